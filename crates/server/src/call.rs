@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use crate::app::App;
 use crate::prefer::Preferences;
 use crate::problem::{Problem, ProblemKind};
-use crate::route::{ParameterKind, Place, Route, Surface};
+use crate::route::{ParameterKind, ParameterPlace, Route, Surface};
 use crate::settings::ServerBounds;
 
 const SMALL_BODY_BYTES: usize = 16 << 10;
@@ -160,7 +160,8 @@ pub(crate) fn read_query(
         check(parameter.name, parameter.kind, &value)?;
         found.push((parameter.name, value));
     }
-    let required = route.parameters.iter().filter(|parameter| parameter.place == Place::RequiredQuery);
+    let required =
+        route.parameters.iter().filter(|parameter| parameter.place == ParameterPlace::RequiredQuery);
     for parameter in required {
         if !found.iter().any(|(known, _)| *known == parameter.name) {
             return Err(Problem::parameter(parameter.name, "is missing"));
@@ -176,7 +177,8 @@ pub(crate) fn read_path<'p>(
 ) -> Result<Vec<(&'static str, String)>, Problem> {
     let mut read = Vec::new();
     for (name, value) in found {
-        let known = route.parameters.iter().find(|known| known.place == Place::Path && known.name == name);
+        let known =
+            route.parameters.iter().find(|known| known.place == ParameterPlace::Path && known.name == name);
         let Some(parameter) = known else {
             return Err(Problem::new(ProblemKind::Internal, "a path has a parameter that its route has not"));
         };

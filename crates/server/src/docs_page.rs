@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::route::{Access, Place, Route};
+use crate::route::{Access, ParameterPlace, Route};
 use crate::routes::routes;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
@@ -45,7 +45,7 @@ fn section(page: &mut String, route: &Route) {
     if !route.parameters.is_empty() {
         page.push_str("<table><tbody>");
         for parameter in route.parameters {
-            let place = if parameter.place == Place::Path { "path" } else { "query" };
+            let place = if parameter.place == ParameterPlace::Path { "path" } else { "query" };
             let (name, about) = (parameter.name, escaped(parameter.about));
             let _ = write!(page, "<tr><th><code>{name}</code></th><td>{place}</td><td>{about}</td></tr>");
         }

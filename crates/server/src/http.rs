@@ -221,7 +221,7 @@ fn check_head(app: &App, request: &Request) -> Result<(), Problem> {
 }
 
 /// What a request holds on to until its answer is sent.
-struct Held {
+struct RequestPermits {
     _request: OwnedSemaphorePermit,
     _of_key: Option<CountedRequest>,
 }
@@ -268,7 +268,7 @@ async fn handle(
     surface: Surface,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
-) -> Result<(Reply, Option<Held>), Problem> {
+) -> Result<(Reply, Option<RequestPermits>), Problem> {
     let (call, held) = match route.handler {
         Handler::Immediate(reply) => {
             read_query(route, surface, request.uri().query())?;
@@ -293,7 +293,7 @@ async fn handle(
 }
 
 /// The response, which counts as a request in flight until it is sent.
-fn held_until_sent(mut response: Response<Body>, held: Option<Held>) -> Response<Body> {
+fn held_until_sent(mut response: Response<Body>, held: Option<RequestPermits>) -> Response<Body> {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
@@ -312,7 +312,7 @@ async fn call(
     surface: Surface,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
-) -> Result<(Call, Held), Problem> {
+) -> Result<(Call, RequestPermits), Problem> {
     let bounds = &app.settings.bounds;
     let permit = Arc::clone(&app.requests).try_acquire_owned().map_err(|_| {
         let detail = "the server has as many requests in flight as it takes; try again";
@@ -362,7 +362,7 @@ async fn call(
     }
     let app = Arc::clone(app);
     let call = Call { app, identity, parameters, body, origin, last_event_id, preferences, form_token, form };
-    Ok((call, Held { _request: permit, _of_key: counted }))
+    Ok((call, RequestPermits { _request: permit, _of_key: counted }))
 }
 
 /// A form of one of the console's own pages: sent from there, and with the session's token if there is a session.

@@ -106,13 +106,13 @@ impl Access {
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub name: &'static str,
-    pub place: Place,
+    pub place: ParameterPlace,
     pub kind: ParameterKind,
     pub about: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ParameterPlace {
     Path,
     Query,
     RequiredQuery,
@@ -120,22 +120,22 @@ pub(crate) enum Place {
     Header,
 }
 
-impl Place {
+impl ParameterPlace {
     pub(crate) fn is_query(self) -> bool {
-        matches!(self, Place::Query | Place::RequiredQuery)
+        matches!(self, ParameterPlace::Query | ParameterPlace::RequiredQuery)
     }
 
     /// As OpenAPI writes it.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Place::Path => "path",
-            Place::Query | Place::RequiredQuery => "query",
-            Place::Header => "header",
+            ParameterPlace::Path => "path",
+            ParameterPlace::Query | ParameterPlace::RequiredQuery => "query",
+            ParameterPlace::Header => "header",
         }
     }
 
     pub(crate) fn is_required(self) -> bool {
-        matches!(self, Place::Path | Place::RequiredQuery)
+        matches!(self, ParameterPlace::Path | ParameterPlace::RequiredQuery)
     }
 }
 
@@ -219,7 +219,7 @@ impl Route {
         if self.access != Access::Public {
             statuses.extend([401, 429]);
         }
-        if self.parameters.iter().any(|parameter| parameter.place == Place::Path) {
+        if self.parameters.iter().any(|parameter| parameter.place == ParameterPlace::Path) {
             statuses.push(404);
         }
         if self.body.is_some() {

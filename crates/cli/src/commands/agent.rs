@@ -19,7 +19,7 @@ use crealeph_runtime::agents::{Agent, example_answer, from_command, load};
 use crealeph_runtime::configuration::Configuration;
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::sandbox::state_directory;
 use crate::drawing::{Drawing, wiped};
 use crate::failure::{ArgumentFailure, BuilderFailure, Failure, InputFailure};
@@ -89,7 +89,7 @@ impl AgentCommand {
         matches!(&self.task, AgentTask::Check(check) if check.json)
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self.task {
             AgentTask::Example => example(output),
             AgentTask::Check(check) => check.run(output),
@@ -98,7 +98,7 @@ impl AgentCommand {
 }
 
 /// An input that is legal but for being stale is answered too: with `blocked`.
-fn example(output: &mut Output) -> Result<Verdict, Failure> {
+fn example(output: &mut Output) -> Result<CommandOutcome, Failure> {
     let source = Source::new(None);
     let bytes = source.read_bounded(DEFAULT_MAX_BYTES)?;
     let mut report = Report::new(None);
@@ -108,7 +108,7 @@ fn example(output: &mut Output) -> Result<Verdict, Failure> {
     match parts.filter(|_| is_readable).and_then(AgentInput::finish) {
         Some(input) => {
             output.json(&to_json(&example_answer(&input)))?;
-            Ok(Verdict::Good)
+            Ok(CommandOutcome::Good)
         }
         None => {
             Err(InputFailure::Invalid { name: source.name(), expected: "agent-input", violations }.into())
@@ -117,7 +117,7 @@ fn example(output: &mut Output) -> Result<Verdict, Failure> {
 }
 
 impl Check {
-    fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let mut kit = cases();
         if let Some(text) = &self.case {
             kit.retain(|case| case.name.contains(text.as_str()));
@@ -128,7 +128,7 @@ impl Check {
         }
         if self.inputs {
             kit.iter().try_for_each(|case| output.json_line(&case.input.to_json()))?;
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         let sameness = if self.structural { Sameness::Structural } else { Sameness::Exact };
         let state = state_directory(None);
@@ -157,7 +157,7 @@ impl Check {
         } else {
             output.page(&as_page(&kit, &findings))?;
         }
-        Ok(if is_kept { Verdict::Good } else { Verdict::Bad })
+        Ok(if is_kept { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 }
 

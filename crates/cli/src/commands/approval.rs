@@ -14,7 +14,7 @@ use crealeph_runtime::approvals::{
 use crealeph_runtime::builder::Scopes;
 use crealeph_verify::KeyMaterial;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::{SubjectId, subject_id};
 use super::ledger::named;
 use super::on_ledger::{Opened, Task};
@@ -53,7 +53,7 @@ pub(super) enum ApprovalTask {
 }
 
 impl Task for ApprovalTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let ApprovalTask::Why { subject, from, root, statements } = self;
         let opened = Opened::whole(at, from.as_deref(), output)?;
         let scopes = match at {
@@ -89,7 +89,7 @@ impl Task for ApprovalTask {
                 "root unproven: the approvals rest on {found}; give the fingerprint that you saved with --root"
             );
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -20,7 +20,7 @@ use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::review::settle;
 use crealeph_verify::PersonKey;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::{ShortIds, SubjectId, subject_id};
 use super::ledger::Settled;
 use super::place::{LogSource, Place};
@@ -112,7 +112,7 @@ impl Approve {
         self.verdict.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         self.verdict.run(ApprovalDecision::Approve, self.reason, output)
     }
 }
@@ -122,7 +122,7 @@ impl Reject {
         self.verdict.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         self.verdict.run(ApprovalDecision::Reject, Some(self.reason), output)
     }
 }
@@ -133,7 +133,7 @@ impl VerdictArgs {
         decision: ApprovalDecision,
         reason: Option<String>,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         let VerdictArgs { subject, yes, sign_with, write_statement, statement, signature, by, workspace } =
             self;
         let place = workspace.place_here()?;
@@ -198,7 +198,12 @@ pub(super) struct AskedVerdict {
 }
 
 impl AskedVerdict {
-    pub(super) fn run(self, at: &Settled, subject: &str, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(
+        self,
+        at: &Settled,
+        subject: &str,
+        output: &mut Output,
+    ) -> Result<CommandOutcome, Failure> {
         let ledger = at.open()?;
         let scopes = Scopes::load(&at.configuration, None)?;
         let is_signed = is_unsigned_refused(&ledger, &at.tenant)?;
@@ -220,7 +225,7 @@ impl AskedVerdict {
         reader: SubjectReader<'_>,
         id: &LedgerId,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         // The one who gave the last approval may have been interrupted before the landing.
         if self.decision == ApprovalDecision::Approve
             && let (Some(landed), _) = reader.land_draft(id)?
@@ -247,8 +252,8 @@ impl AskedVerdict {
     }
 
     /// How the command ends if there is nothing to record.
-    pub(super) fn unsigned_verdict(&self) -> Verdict {
-        if self.write_statement.is_some() { Verdict::Good } else { Verdict::Bad }
+    pub(super) fn unsigned_verdict(&self) -> CommandOutcome {
+        if self.write_statement.is_some() { CommandOutcome::Good } else { CommandOutcome::Bad }
     }
 
     /// Before anybody was enrolled: one verdict, by a name that proves nothing.
@@ -258,7 +263,7 @@ impl AskedVerdict {
         ledger: &Ledger,
         id: &LedgerId,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         self.check_unsigned()?;
         let (opinion, written) = unsigned(ledger, at, id, self.decision, self.reason.as_deref(), self.by)?;
         let (review, planned) = (written.first(), written.get(1));
@@ -285,7 +290,7 @@ impl AskedVerdict {
                 output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;
             }
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 
     /// Refuses flags about signatures while nobody is enrolled.
@@ -382,7 +387,7 @@ impl AskedVerdict {
         landed: Option<&Landed>,
         missing: u64,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         let report = VerdictReport {
             subject: id.to_string(),
             decision: self.decision.to_string(),
@@ -393,7 +398,7 @@ impl AskedVerdict {
             missing,
         };
         print_recorded(&report, &LogSource::of(ledger, &at.tenant), at.is_json, output)?;
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

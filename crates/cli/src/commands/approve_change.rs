@@ -9,7 +9,7 @@ use crealeph_runtime::approvals::{RecordedVerdict, SubjectReader, VerdictReport}
 use crealeph_runtime::work::{DecidedRun, RunState, RunVerdict, SettledRun, Work, WorkError};
 use serde_json::{Value, json};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::approve::AskedVerdict;
 use super::ids::ShortIds;
 use super::ledger::Settled;
@@ -38,7 +38,7 @@ impl AskedVerdict {
         reader: SubjectReader<'_>,
         run: &Uuid,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         let id = subject_of(run)?;
         let work = self.workspace_of(run)?;
         let decision = self.decision;
@@ -69,7 +69,7 @@ impl AskedVerdict {
         at: &Settled,
         run: &Uuid,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         self.check_unsigned()?;
         let work = self.workspace_of(run)?.ok_or(ApprovalFailure::NotHere(*run))?;
         let is_approved = self.decision == ApprovalDecision::Approve;
@@ -87,7 +87,7 @@ impl AskedVerdict {
         } else {
             output.page(&finished(&decided.result, &work.short_run(run)?, ""))?;
         }
-        Ok(if decided.has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
+        Ok(if decided.has_landed == is_approved { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 
     /// The workspace, if the change of the run is held in it.
@@ -144,7 +144,7 @@ impl ChangeVerdict<'_> {
         at: &Settled,
         reader: SubjectReader<'_>,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         let ChangeVerdict { run, decision, decided, missing, .. } = self;
         let case = reader.read(&subject_of(run)?)?;
         let landing = case.state.outcome.landing().map(|(landing, _)| landing);
@@ -173,7 +173,7 @@ impl ChangeVerdict<'_> {
         }
         let wants_landing = *decision == ApprovalDecision::Approve;
         let is_good = decided.is_none_or(|decided| decided.has_landed == wants_landing);
-        Ok(if is_good { Verdict::Good } else { Verdict::Bad })
+        Ok(if is_good { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 }
 

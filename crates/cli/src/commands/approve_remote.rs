@@ -16,7 +16,7 @@ use crealeph_runtime::entries::read_entry;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::approve::{AskedVerdict, VerdictSource, print_recorded};
 use super::ledger::named;
 use super::place::{LogSource, RemoteLog};
@@ -80,7 +80,7 @@ impl AskedVerdict {
         remote: &RemoteLog,
         subject: &str,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         if self.by.is_some() {
             return Err(ApprovalFailure::ByRefused.into());
         }
@@ -97,7 +97,7 @@ impl AskedVerdict {
         if let Some(next) = next.filter(|_| report.missing == 0) {
             note!("{next}");
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -12,7 +12,7 @@ use crealeph_runtime::backtest::{
 };
 use serde_json::Value;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ledger::{At, named};
 use super::on_ledger::Opened;
 use super::place::{Place, RemoteLog};
@@ -61,7 +61,7 @@ impl Backtest {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let (_, rules) = read_rules(Some(self.thresholds.clone()))?;
         let since = self
             .since
@@ -106,7 +106,7 @@ fn show(found: &FlippedDecision, is_json: bool, output: &mut Output) -> Result<(
     Ok(())
 }
 
-fn conclude(totals: BacktestTotals, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+fn conclude(totals: BacktestTotals, is_json: bool, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let BacktestTotals { decisions, flips, unreadable } = totals;
     match is_json {
         true => output.report_line(&totals)?,
@@ -114,7 +114,7 @@ fn conclude(totals: BacktestTotals, is_json: bool, output: &mut Output) -> Resul
             "{flips} of {decisions} decisions would flip; {unreadable} records could not be read"
         ))?,
     }
-    Ok(if flips == 0 { Verdict::Good } else { Verdict::Bad })
+    Ok(if flips == 0 { CommandOutcome::Good } else { CommandOutcome::Bad })
 }
 
 /// Asks a server, part by part, until it has looked at every decision.

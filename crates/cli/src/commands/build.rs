@@ -14,7 +14,7 @@ use crealeph_decision::builder::Record;
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::{Answer, Builder, Called, Scopes};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::{ShortIds, execution_id};
 use super::ledger::{At, Settled};
 use super::place::{LogSource, Place, RemoteLog};
@@ -149,7 +149,7 @@ impl Build {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let place = self.at.place()?;
         let is_json = place.is_json(output);
         let request = match self.request {
@@ -172,7 +172,7 @@ impl Build {
         } else {
             output.page(&as_page(&answer, &Short::of(&log, &answer.response)?))?;
         }
-        Ok(Verdict::Exit(exit_code(&answer.response)))
+        Ok(CommandOutcome::Exit(exit_code(&answer.response)))
     }
 }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::complete::{VARIABLE, shell};
 use crate::failure::{ArgumentFailure, Failure, OutputFailure};
 use crate::output::Output;
@@ -26,7 +26,7 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let name = self.shell.to_string();
         let unknown = || ArgumentFailure::option(&name, "a shell that completions are written for");
         let mut script = Vec::new();
@@ -39,6 +39,6 @@ impl Completions {
         );
         written.map_err(OutputFailure::Stdout)?;
         output.exactly(&String::from_utf8_lossy(&script))?;
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

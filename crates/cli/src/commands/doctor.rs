@@ -14,7 +14,7 @@ use crealeph_sandbox::{Config, Feature, Sandbox};
 use crealeph_server::ServerSettings;
 use serde::Serialize;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ledger::{At, Settled};
 use super::sandbox::state_directory;
 use super::work::private_paths;
@@ -134,7 +134,7 @@ impl Doctor {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let is_json = self.wants_json() || !output.is_for_person();
         let state = state_directory(self.state_dir);
         let sandbox = Sandbox::new(Config::new(state.clone()))?;
@@ -155,7 +155,7 @@ impl Doctor {
             output.page(&as_page(&findings))?;
         }
         let is_well = findings.iter().all(|finding| finding.present || !finding.needed);
-        Ok(if is_well { Verdict::Good } else { Verdict::Bad })
+        Ok(if is_well { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 }
 

@@ -14,7 +14,7 @@ use crealeph_runtime::builder::{
 };
 use crealeph_runtime::remedies::remedies;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::{ShortIds, execution_id, execution_of, payload_text};
 use super::ledger::named;
 use super::on_ledger::{Opened, Task};
@@ -84,7 +84,7 @@ pub(super) struct Named {
 }
 
 impl Task for ExecutionTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             ExecutionTask::List { robot, state, limit, cursor, from } => {
                 list(at, robot, state, (limit, cursor), from.as_deref(), output)
@@ -137,7 +137,7 @@ fn list(
     (limit, cursor): (usize, Option<String>),
     from: Option<&Path>,
     output: &mut Output,
-) -> Result<Verdict, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let none = if robot.is_some() || state.is_some() { "no such execution" } else { "no execution yet" };
     let filter = Filter {
         robot_id: robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
@@ -163,7 +163,7 @@ fn list(
     if let Some(next) = next {
         note!("there may be more: add --cursor {next}");
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 /// The short ids of the executions that events are of.
@@ -186,12 +186,12 @@ fn event_line(event: &StoredEntry, short: &ShortIds) -> String {
     )
 }
 
-fn show(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+fn show(at: &Place, named: &Named, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let opened = named.open(at, output)?;
     let found = named.find(&opened)?;
     if at.is_json(output) {
         output.json(&execution_json(&found))?;
-        return Ok(Verdict::Good);
+        return Ok(CommandOutcome::Good);
     }
     let executions = short_executions(&opened.log, &found.events)?;
     let entries = ShortIds::of_entries(&opened.log, &found.others)?;
@@ -213,20 +213,20 @@ fn show(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Failu
         let id = named.execution.as_deref().unwrap_or("ID");
         output.line(&format!("  only a part is shown; list all: crealeph ledger list --execution {id}"))?;
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
-fn why(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+fn why(at: &Place, named: &Named, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let opened = named.open(at, output)?;
     let records = named.records(&opened)?;
-    let Some((_, record)) = records.last() else { return Ok(Verdict::Good) };
+    let Some((_, record)) = records.last() else { return Ok(CommandOutcome::Good) };
     if at.is_json(output) {
         output.report(&reasons_json(record))?;
-        return Ok(Verdict::Good);
+        return Ok(CommandOutcome::Good);
     }
     let short = opened.short_execution(execution_of_record(record))?;
     output.page(&reasons_page(record, &short))?;
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 fn reasons_page(record: &Record, execution: &str) -> Page {
@@ -282,7 +282,7 @@ fn replays(opened: &Opened, named: &Named) -> Result<Vec<ReplayReport>, Failure>
     Ok(client.get(&path, &query)?.read::<ReplayList>()?.replays)
 }
 
-fn replay(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+fn replay(at: &Place, named: &Named, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let opened = named.open(at, output)?;
     let is_json = at.is_json(output);
     let mut follows = true;
@@ -307,5 +307,5 @@ fn replay(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Fai
             }
         }
     }
-    Ok(if follows { Verdict::Good } else { Verdict::Bad })
+    Ok(if follows { CommandOutcome::Good } else { CommandOutcome::Bad })
 }

@@ -6,7 +6,7 @@ use crealeph_ledger::Cursor;
 use crealeph_runtime::approvals::{InboxPage, InboxRow, SubjectReader, VerdictOutline, inbox};
 use crealeph_runtime::builder::Scopes;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::ShortIds;
 use super::ledger::At;
 use super::place::Place;
@@ -43,7 +43,7 @@ impl Inbox {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let at = self.at.place()?;
         let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
         let page = match &at {
@@ -80,7 +80,7 @@ impl Inbox {
         if let Some(next) = next {
             note!("there may be more: add --cursor {next}");
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

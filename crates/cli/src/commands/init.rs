@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use crealeph_runtime::configuration::FILE;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 use crate::trusting;
@@ -65,7 +65,7 @@ const REQUEST: &str = include_str!("init/request.json");
 const TEMPLATE: &str = include_str!("init/crealeph.toml");
 
 impl Init {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let (interpreter, path, agent) = self.agent.agent();
         let command = format!("[\"{interpreter}\", \"{path}\"]");
         let configuration = TEMPLATE.replace("{command}", &command);
@@ -105,7 +105,7 @@ impl Init {
         }
         note!("");
         note!("Each `build` is a new execution; give the request an `executionId`, and it is done once.");
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -8,7 +8,7 @@ use crealeph_contracts::scalar::{ClientKey, KeyId, RobotId, Text};
 use crealeph_runtime::access::{KeyReport, LinkRequest, create_link};
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ledger::{Settled, named};
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
@@ -95,7 +95,7 @@ pub(super) fn roles() -> impl TypedValueParser<Value = KeyRole> {
 }
 
 impl Task for KeyTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             KeyTask::Create(create) => create.run(at, output)?,
             KeyTask::Link(link) => link.run(at.here()?, output)?,
@@ -110,7 +110,7 @@ impl Task for KeyTask {
             }
             KeyTask::Revoke(revoke) => revoke.run(at, output)?,
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 
@@ -34,7 +34,7 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         if let Some(folder) = self.markdown {
             for (name, page) in [("commands.md", commands()), ("codes.md", codes::page(&program()))] {
                 let path = folder.join(name);
@@ -42,19 +42,19 @@ impl Man {
                 written.map_err(|source| OutputFailure::Unwritable { path: path.clone(), source })?;
                 note!("wrote {}", path.display());
             }
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         let Some(folder) = self.dir else {
             let mut page = Vec::new();
             clap_mangen::Man::new(super::command_line()).render(&mut page).map_err(OutputFailure::Stdout)?;
             output.exactly(&String::from_utf8_lossy(&page))?;
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         };
         let failure = |source| OutputFailure::Unwritable { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(failure)?;
         clap_mangen::generate_to(super::command_line(), &folder).map_err(failure)?;
         note!("wrote the manual pages into {}", folder.display());
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

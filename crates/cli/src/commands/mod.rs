@@ -59,7 +59,7 @@ pub(crate) use self::man::known_code;
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CommandOutcome {
     /// As it should be: exit code 0.
     Good,
     /// Judged and refused: exit code 1.
@@ -202,7 +202,7 @@ pub(crate) fn run() -> ExitCode {
         Err(error) => return not_run(&error),
     };
     let wants_json = arguments.command.wants_json();
-    let run = || -> Result<Verdict, Failure> {
+    let run = || -> Result<CommandOutcome, Failure> {
         logging::start(arguments.verbose)?;
         if arguments.text {
             if wants_json {
@@ -222,10 +222,10 @@ pub(crate) fn run() -> ExitCode {
     };
     let result = run();
     match result {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(1),
-        Ok(Verdict::Unjudged) => ExitCode::from(2),
-        Ok(Verdict::Exit(code)) => ExitCode::from(code),
+        Ok(CommandOutcome::Good) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Bad) => ExitCode::from(1),
+        Ok(CommandOutcome::Unjudged) => ExitCode::from(2),
+        Ok(CommandOutcome::Exit(code)) => ExitCode::from(code),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             report(&failure, wants_json);
@@ -254,7 +254,7 @@ fn not_run(error: &clap::Error) -> ExitCode {
 }
 
 impl Command {
-    fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             Command::Init(command) => command.run(output),
             Command::Validate(command) => command.run(output),
@@ -347,7 +347,7 @@ fn tell_finding(
     place: &str,
     is_json: bool,
     output: &mut Output,
-) -> Result<Verdict, Failure> {
+) -> Result<CommandOutcome, Failure> {
     if is_json {
         let mut report = json!({ "ok": false, "kind": finding.kind.as_str(), "message": finding.what });
         if let (Some(number), Some(members)) = (finding.seq, report.as_object_mut()) {
@@ -357,5 +357,5 @@ fn tell_finding(
     } else {
         output.line(&finding.to_string())?;
     }
-    Ok(Verdict::Bad)
+    Ok(CommandOutcome::Bad)
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::short_id::NamedKind;
 use crealeph_ledger::{Ledger, LedgerLimits, LedgerOptions, Location};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::ShortIds;
 use super::ledger::At;
 use super::place::{LogSource, Place};
@@ -19,7 +19,7 @@ use crate::progress::{Counted, Progress};
 
 /// One of the things that a command does.
 pub(super) trait Task: Subcommand {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure>;
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure>;
 }
 
 /// A command that does one of several things over a ledger.
@@ -37,7 +37,7 @@ impl<T: Task> OnLedger<T> {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         self.task.run(&self.at.place()?, output)
     }
 }

@@ -15,7 +15,7 @@ use crealeph_verify::PersonKey;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::key::roles;
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
@@ -118,14 +118,14 @@ pub(super) struct Revoke {
 }
 
 impl Task for PersonTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             PersonTask::Add(add) => add.run(at.here()?, output)?,
             PersonTask::Invite(invite) => invite.run(at.here()?, output)?,
             PersonTask::List { allowed_signers } => list(at, allowed_signers, output)?,
             PersonTask::Revoke(revoke) => revoke.run(at.here()?, output)?,
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -12,7 +12,7 @@ use crealeph_decision::policy::{Rules, RulesSource, Standing, evaluate, standing
 use crealeph_runtime::configuration::rules_of;
 use crealeph_runtime::remedies::remedies;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::server_args::ServerArgs;
 use crate::failure::{Failure, InputFailure, ServerFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
@@ -102,7 +102,7 @@ impl Policy {
         }
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self.question {
             Question::Backtest(command) => return command.run(output),
             Question::Rules { rules } => output.json(&read_rules(rules)?.1.to_json())?,
@@ -119,7 +119,7 @@ impl Policy {
                 }
             }
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -11,7 +11,7 @@ use crealeph_runtime::approvals::is_unsigned_refused;
 use crealeph_runtime::review::{VerdictError, waiting};
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::approve::{AskedVerdict, unsigned};
 use super::ids::{ShortIds, entry_id};
 use super::ledger::{Settled, named};
@@ -74,7 +74,7 @@ pub(super) struct Opined {
 }
 
 impl Task for ReviewTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             ReviewTask::List { robot, limit, cursor, from } => {
                 list(at, robot.as_deref(), (limit, cursor.as_deref()), from.as_deref(), output)?
@@ -89,7 +89,7 @@ impl Task for ReviewTask {
             ReviewTask::Approve(opined) => return opined.run(at.here()?, ApprovalDecision::Approve, output),
             ReviewTask::Reject(opined) => return opined.run(at.here()?, ApprovalDecision::Reject, output),
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -149,7 +149,12 @@ pub(super) fn draft_id(ledger: &Ledger, at: &Settled, word: &str) -> Result<Ledg
 
 impl Opined {
     /// The older form of `crealeph approve` and `reject`, kept for one release.
-    fn run(self, at: &Settled, decision: ApprovalDecision, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(
+        self,
+        at: &Settled,
+        decision: ApprovalDecision,
+        output: &mut Output,
+    ) -> Result<CommandOutcome, Failure> {
         note!("`crealeph review {decision}` is deprecated; use `crealeph {decision}`");
         let ledger = at.open()?;
         if !is_unsigned_refused(&ledger, &at.tenant)? {
@@ -174,7 +179,7 @@ impl Opined {
         ledger: &Ledger,
         decision: ApprovalDecision,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         let id = draft_id(ledger, at, &self.artifact)?;
         let (opinion, written) = unsigned(ledger, at, &id, decision, Some(&self.reason), self.by)?;
         let (review, planned) = (written.first(), written.get(1));
@@ -187,7 +192,7 @@ impl Opined {
                 "idempotent": review.is_some_and(|entry| entry.is_repeat),
             });
             output.report(&answer)?;
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
         let short = ShortIds::find(&LogSource::of(ledger, &at.tenant), NamedKind::Entry, ids)?;
@@ -195,6 +200,6 @@ impl Opined {
         if let Some(planned) = planned {
             output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

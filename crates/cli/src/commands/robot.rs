@@ -12,7 +12,7 @@ use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::robot::{robots, status};
 use crealeph_runtime::robot_report::{ActionStanding, RobotPage, RobotRow, RobotStatusReport, age_minutes};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::ShortIds;
 use super::ledger::named;
 use super::on_ledger::Task;
@@ -51,7 +51,7 @@ pub(super) enum RobotTask {
 }
 
 impl Task for RobotTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let robot = match self {
             RobotTask::List { limit, after } => return list(at, limit, after.as_deref(), output),
             RobotTask::Status { robot } => named("robot", &robot, RobotId::parse)?,
@@ -72,11 +72,16 @@ impl Task for RobotTask {
                 output.page(&as_page(&report, &short))?;
             }
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
-fn list(at: &Place, limit: usize, after: Option<&str>, output: &mut Output) -> Result<Verdict, Failure> {
+fn list(
+    at: &Place,
+    limit: usize,
+    after: Option<&str>,
+    output: &mut Output,
+) -> Result<CommandOutcome, Failure> {
     let after = after.map(|name| named("robot", name, RobotId::parse)).transpose()?;
     let page: RobotPage = match at {
         Place::Here(at) => {
@@ -104,7 +109,7 @@ fn list(at: &Place, limit: usize, after: Option<&str>, output: &mut Output) -> R
     if let Some(last) = page.next {
         note!("there are more robots: add --after {last}");
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 fn robot_line(robot: &RobotRow, now: Instant) -> String {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::on_ledger::{Opened, Task};
 use super::person::admin_key;
 use super::place::{Place, RemoteLog};
@@ -76,7 +76,7 @@ pub(super) enum RuleTask {
 }
 
 impl Task for RuleTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             RuleTask::Set { file, sign_with } => {
                 let at = at.here()?;
@@ -98,7 +98,7 @@ impl Task for RuleTask {
             RuleTask::Show => show(at, output)?,
             RuleTask::Test { file, limit } => test(at, file, limit, output)?,
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

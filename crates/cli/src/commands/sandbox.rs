@@ -12,7 +12,7 @@ use crealeph_sandbox::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::{ArgumentFailure, Failure, OutputFailure};
 use crate::output::{Output, Passage, note_page};
 use crate::page::Page;
@@ -152,7 +152,7 @@ impl SandboxCommand {
         }
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self.task {
             SandboxTask::Run(command) => command.options.run(output),
             SandboxTask::Explain(command) => command.options.explain(output),
@@ -161,7 +161,7 @@ impl SandboxCommand {
 }
 
 impl Options {
-    fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let mut config = Config::new(state_directory(self.state_dir.clone()));
         config.accept_reduced = self.accept_reduced;
         let sandbox = Sandbox::new(config)?;
@@ -194,7 +194,7 @@ impl Options {
         for (view, _) in &views {
             changes.push((view.lower().to_path_buf(), view.changes()?));
         }
-        let verdict = if outcome.succeeded() { Verdict::Good } else { Verdict::Bad };
+        let verdict = if outcome.succeeded() { CommandOutcome::Good } else { CommandOutcome::Bad };
         if self.json {
             let views =
                 changes.iter().map(|(directory, changes)| ViewReport { directory, changes }).collect();
@@ -235,7 +235,7 @@ impl Options {
         Ok(hidden)
     }
 
-    fn explain(self, output: &mut Output) -> Result<Verdict, Failure> {
+    fn explain(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let spec = self.spec()?;
         let views: Vec<GrantedPath> = self.view.iter().map(place).collect::<Result<_, _>>()?;
         self.hidden(&views)?;
@@ -265,7 +265,7 @@ impl Options {
         } else {
             output.page(&explained(&spec, &views, &self.hide))?;
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 
     fn spec(&self) -> Result<Spec<'static>, Failure> {

@@ -7,7 +7,7 @@ use clap::Args;
 use crealeph_contracts::contract::ContractName;
 use crealeph_runtime::validation::contract_name;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 
@@ -37,7 +37,7 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         if let Some(folder) = self.all {
             let failure = |path: PathBuf| move |source| OutputFailure::Unwritable { path, source };
             fs::create_dir_all(&folder).map_err(failure(folder.clone()))?;
@@ -57,6 +57,6 @@ impl Schema {
         if let Some(contract) = self.contract {
             output.exactly(&contract.schema())?;
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

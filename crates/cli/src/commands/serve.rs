@@ -15,7 +15,7 @@ use crealeph_runtime::work::ServedWorkspace;
 use crealeph_server::{Server, ServerParts, ServerSettings, ServerWorkspace, TlsFiles};
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::key::sign_in_url;
 use super::ledger::{At, configured_place};
 use super::report::RENDERER;
@@ -82,7 +82,7 @@ impl Serve {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let words = self.at.clone();
         let at = self.at.settle()?;
         trusting::require(&at.configuration, Uses::Everything)?;
@@ -151,7 +151,7 @@ impl Serve {
         note!("the API is described at {url}/docs; make a key with `crealeph key create --role ROLE`");
         server.run()?;
         note!("stopped");
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

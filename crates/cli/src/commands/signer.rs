@@ -8,7 +8,7 @@ use crealeph_contracts::reported::SignerRequest;
 use crealeph_contracts::scalar::Text;
 use crealeph_runtime::receipts::SignerReport;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
 use super::place::Place;
@@ -62,7 +62,7 @@ pub(super) struct Revoke {
 }
 
 impl Task for SignerTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             SignerTask::Add(add) => add.run(at, output)?,
             SignerTask::List(list) => {
@@ -76,7 +76,7 @@ impl Task for SignerTask {
             }
             SignerTask::Revoke(revoke) => revoke.run(at, output)?,
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

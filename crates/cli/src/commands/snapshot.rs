@@ -19,7 +19,7 @@ use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::client::ClientError;
 use crealeph_runtime::snapshot_report::SnapshotOutline;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::ShortIds;
 use super::ledger::{At, Settled, named};
 use super::place::{Place, RemoteLog};
@@ -76,7 +76,7 @@ impl SnapshotCommand {
         self.at_ledger.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let at = match &self.at {
             None => None,
             Some(text) => {
@@ -112,7 +112,7 @@ impl SnapshotCommand {
         };
         if is_json {
             output.json(&document)?;
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         let ids = SnapshotType::ALL.into_iter().filter_map(|kind| outline.newest.get(kind).as_ref());
         let short = match &log {
@@ -120,7 +120,7 @@ impl SnapshotCommand {
             None => ShortIds::default(),
         };
         output.page(&as_page(&outline, &short))?;
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

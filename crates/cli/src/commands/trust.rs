@@ -7,7 +7,7 @@ use crealeph_runtime::configuration::{Configuration, FILE};
 use crealeph_runtime::trust::TrustStore;
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::{Failure, InputFailure, OutputFailure, TrustFailure};
 use crate::output::{Output, note};
 use crate::render::counted;
@@ -66,7 +66,7 @@ impl Trust {
         self.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let is_json = self.json || !output.is_for_person();
         match (self.list, self.state, self.revoke) {
             (true, ..) => list(is_json, output),
@@ -87,7 +87,7 @@ impl Trust {
         }
     }
 
-    fn accept(&self, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+    fn accept(&self, is_json: bool, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let inside = self.path.join(FILE);
         let path = if self.path.is_dir() { &inside } else { &self.path };
         let configuration = Configuration::find(Some(path))?;
@@ -99,7 +99,7 @@ impl Trust {
             // What was narrowed meanwhile is not granted silently again.
             judged.accept()?;
             note!("`{shown}` is trusted; it grants nothing that you have not accepted");
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         if is_json {
             let grants: Vec<_> = judged
@@ -116,22 +116,22 @@ impl Trust {
         }
         output.flush()?;
         if !confirmed(self.yes, || trusting::command(&judged.path))? {
-            return Ok(Verdict::Bad);
+            return Ok(CommandOutcome::Bad);
         }
         judged.accept()?;
         note!("trusted `{shown}`");
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 
     /// Takes a `.crealeph` as the user's own.
-    fn adopt(&self, output: &mut Output) -> Result<Verdict, Failure> {
+    fn adopt(&self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let workspace = real(&self.path)?;
         let registry = own::registry()?;
         let folder = workspace.join(own::CONTROL);
         let folder = folder.display();
         if matches!(registry.check(&workspace), Ok(true)) {
             note!("`{folder}` is already trusted as yours");
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         let Some(contents) = registry.look(&workspace)? else {
             return Err(InputFailure::NotFound(workspace.join(own::CONTROL)).into());
@@ -153,11 +153,11 @@ impl Trust {
         }
         output.flush()?;
         if !confirmed(self.yes, || format!("crealeph trust --state {}", trusting::quoted(&workspace)))? {
-            return Ok(Verdict::Bad);
+            return Ok(CommandOutcome::Bad);
         }
         registry.adopt(&workspace)?;
         note!("`{folder}` is now trusted as yours");
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -172,7 +172,7 @@ fn confirmed(is_sure: bool, command: impl Fn() -> String) -> Result<bool, Failur
     }
 }
 
-fn list(is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+fn list(is_json: bool, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let state = user_state::needed()?;
     for accepted in TrustStore::open(&state)?.all()? {
         let (path, count) = (accepted.path.display().to_string(), accepted.set.grants.len());
@@ -188,16 +188,16 @@ fn list(is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
             false => output.line(&format!("workspace      {workspace}"))?,
         }
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
-fn revoked(was_trusted: bool, path: &Path) -> Verdict {
+fn revoked(was_trusted: bool, path: &Path) -> CommandOutcome {
     let path = path.display();
     match was_trusted {
         true => note!("revoked trust in `{path}`"),
         false => note!("`{path}` was not trusted"),
     }
-    if was_trusted { Verdict::Good } else { Verdict::Bad }
+    if was_trusted { CommandOutcome::Good } else { CommandOutcome::Bad }
 }
 
 fn real(path: &Path) -> Result<PathBuf, InputFailure> {

@@ -6,7 +6,7 @@ use crealeph_contracts::scalar::RobotId;
 use crealeph_ledger::Clock;
 use crealeph_runtime::usage::{UsageKey, UsageQuestion, UsageReport, UsageSum, usage};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ledger::{At, named};
 use super::place::Place;
 use crate::failure::Failure;
@@ -54,7 +54,7 @@ impl Usage {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let at = self.at.place()?;
         let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
         let question = UsageQuestion {
@@ -82,7 +82,7 @@ impl Usage {
         if let Some(oldest) = report.oldest_read.as_ref().filter(|_| report.is_cut) {
             note!("older entries were not read; the oldest that was is of {oldest}");
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

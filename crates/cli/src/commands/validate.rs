@@ -10,7 +10,7 @@ use crealeph_runtime::validation::{ValidationReport, contract_name, judge_line};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::{Failure, InputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line, skip_line};
 use crate::output::Output;
@@ -75,16 +75,16 @@ impl Validate {
         self.json || self.batch.is_some()
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match (self.contract, self.batch.clone()) {
             (_, Some(file)) => self.run_batch(&Source::new(Some(file)), output),
             (Some(contract), None) => self.run_one(contract, output),
             // The arguments demand one of the two.
-            (None, None) => Ok(Verdict::Unjudged),
+            (None, None) => Ok(CommandOutcome::Unjudged),
         }
     }
 
-    fn run_one(self, contract: ContractName, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run_one(self, contract: ContractName, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let limits = Limits::outside(self.max_bytes);
         let source = Source::new(self.file);
         let bytes = source.read(self.max_bytes)?;
@@ -102,15 +102,15 @@ impl Validate {
         } else {
             output.page(&as_page(&source.name(), contract, &bytes, &judgement))?;
         }
-        Ok(if judgement.violations.is_empty() { Verdict::Good } else { Verdict::Bad })
+        Ok(if judgement.violations.is_empty() { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 
-    fn run_batch(&self, source: &Source, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run_batch(&self, source: &Source, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let limits = Limits::outside(self.max_bytes);
         // A raw document may be escaped to six times its length, and a context comes beside it.
         let max_line = self.max_bytes.saturating_mul(8);
         let mut reader = source.open()?;
-        let mut verdict = Verdict::Good;
+        let mut verdict = CommandOutcome::Good;
         let mut number = 0u64;
         let mut progress = Progress::beside("lines judged", output);
         loop {
@@ -130,7 +130,7 @@ impl Validate {
             match judged {
                 Ok(judgement) => output.report_line(&Answer::new(&judgement))?,
                 Err(reason) => {
-                    verdict = Verdict::Unjudged;
+                    verdict = CommandOutcome::Unjudged;
                     output.report_line(&Answer::unjudged(number, &reason))?;
                 }
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 
@@ -26,16 +26,16 @@ pub(super) struct VerifyPage {
 }
 
 impl VerifyPage {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let page = crealeph_verify::verifier_page();
         let Some(folder) = self.dir else {
             output.exactly(&page)?;
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         };
         let path = folder.join("verify.html");
         let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, page));
         written.map_err(|source| OutputFailure::Unwritable { path: path.clone(), source })?;
         note!("wrote {}", path.display());
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

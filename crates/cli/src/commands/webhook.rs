@@ -7,7 +7,7 @@ use crealeph_contracts::webhook::WebhookRequest;
 use crealeph_ledger::Seq;
 use crealeph_runtime::webhook::{DeliveryReport, WebhookReport};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ledger::named;
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
@@ -87,7 +87,7 @@ pub(super) struct Changed {
 }
 
 impl Task for WebhookTask {
-    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             WebhookTask::Create(create) => create.run(at, output)?,
             WebhookTask::List(list) => {
@@ -116,7 +116,7 @@ impl Task for WebhookTask {
                 print_change("deleted", &at.delete_webhook(&id, reason)?, at, output)?;
             }
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -217,13 +217,13 @@ impl Named {
         named("webhook", &self.id, Name::parse)
     }
 
-    fn test(&self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    fn test(&self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let tested = at.test_webhook(&self.id()?)?;
         match (at.is_json(output), &tested.error) {
             (true, _) => output.report(&tested)?,
             (false, None) => output.line("delivered")?,
             (false, Some(why)) => output.line(&format!("not delivered: {why}"))?,
         }
-        Ok(if tested.delivered { Verdict::Good } else { Verdict::Bad })
+        Ok(if tested.delivered { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 }

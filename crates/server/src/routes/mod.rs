@@ -26,7 +26,8 @@ use crealeph_decision::access::Permission;
 
 use crate::reply::JSON_TYPE;
 use crate::route::{
-    Access, AnswerShape, Handler, Parameter, ParameterKind, Place, RequestBody, RobotScope, Route, Verb,
+    Access, AnswerShape, Handler, Parameter, ParameterKind, ParameterPlace, RequestBody, RobotScope, Route,
+    Verb,
 };
 use crate::schemas::Schema;
 
@@ -47,15 +48,15 @@ const CONTRACTS: &[&str] = &[
 ];
 
 pub(crate) const fn query(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
-    Parameter { name, place: Place::Query, kind, about }
+    Parameter { name, place: ParameterPlace::Query, kind, about }
 }
 
 const fn required(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
-    Parameter { name, place: Place::RequiredQuery, kind, about }
+    Parameter { name, place: ParameterPlace::RequiredQuery, kind, about }
 }
 
 pub(crate) const fn in_path(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
-    Parameter { name, place: Place::Path, kind, about }
+    Parameter { name, place: ParameterPlace::Path, kind, about }
 }
 
 const fn answer(about: &'static str, schema: &'static str) -> AnswerShape {
@@ -299,13 +300,13 @@ const ROUTES: &[Route] = &[
         parameters: &[
             Parameter {
                 name: "older",
-                place: Place::RequiredQuery,
+                place: ParameterPlace::RequiredQuery,
                 kind: ParameterKind::Number(1, crealeph_ledger::MAX_SEQ),
                 about: "how many entries the earlier state has",
             },
             Parameter {
                 name: "newer",
-                place: Place::RequiredQuery,
+                place: ParameterPlace::RequiredQuery,
                 kind: ParameterKind::Number(1, crealeph_ledger::MAX_SEQ),
                 about: "how many the later one has",
             },
@@ -423,7 +424,7 @@ const ROUTES: &[Route] = &[
             query("rerunOf", ParameterKind::Identifier, "the execution that this one repeats"),
             Parameter {
                 name: "Prefer",
-                place: Place::Header,
+                place: ParameterPlace::Header,
                 kind: ParameterKind::Text,
                 about: "`respond-async`: answer when the request is accepted; `wait=SECONDS`: wait so long at most (RFC 7240)",
             },
@@ -730,7 +731,7 @@ mod tests {
             let mut others = routes().skip(position + 1);
             assert!(others.clone().all(|other| other.name != route.name), "{}", route.name);
             assert!(others.all(|other| (other.method, other.path) != (route.method, route.path)));
-            let placed = route.parameters.iter().filter(|parameter| parameter.place == Place::Path);
+            let placed = route.parameters.iter().filter(|parameter| parameter.place == ParameterPlace::Path);
             assert_eq!(placed.count(), route.path.matches('{').count(), "{}", route.path);
         }
     }

@@ -14,7 +14,7 @@ use clap::Args;
 use crealeph_sandbox::{Config, Sandbox};
 
 use self::stage::Stage;
-use super::Verdict;
+use super::CommandOutcome;
 use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -47,7 +47,7 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let features = Sandbox::new(Config::new(state_directory(None)))?.features()?;
         let missing: Vec<&str> =
             features.iter().filter(|it| it.needed && !it.present).map(|it| it.name).collect();
@@ -73,6 +73,6 @@ impl Demo {
             stage.title("The console")?;
             return Err(stage.back_in("decisions").serve(self.listen));
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

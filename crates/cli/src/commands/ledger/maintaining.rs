@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crealeph_ledger::{Ledger, MigrationProgress, MigrationSummary};
 use serde_json::json;
 
-use super::{Settled, Verdict};
+use super::{CommandOutcome, Settled};
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
@@ -13,7 +13,7 @@ use crate::output::{Output, note};
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Upgrades a ledger to the current schema.
-pub(super) fn migrate(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+pub(super) fn migrate(at: &Settled, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let mut next = Instant::now() + EVERY;
     let report = |progress: &MigrationProgress| {
         if Instant::now() >= next {
@@ -31,11 +31,11 @@ pub(super) fn migrate(at: &Settled, output: &mut Output) -> Result<Verdict, Fail
         let line = format!("migrated the ledger from schema version {from} to {to}, {entries} entries");
         output.line(&line)?;
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 /// Lists the tenants that have a log.
-pub(super) fn tenants(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+pub(super) fn tenants(at: &Settled, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let tenants = at.open()?.tenants()?;
     let is_json = at.is_json(output);
     for log in &tenants {
@@ -55,5 +55,5 @@ pub(super) fn tenants(at: &Settled, output: &mut Output) -> Result<Verdict, Fail
     if tenants.is_empty() && !is_json {
         output.line("no tenant has a log yet")?;
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }

@@ -15,7 +15,7 @@ use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolut
 
 pub(super) use proving::{parse_key, read_keys};
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::place::{Place, RemoteLog};
 use super::server_args::ServerArgs;
 use crate::failure::{ArgumentFailure, Failure, LedgerFailure, ServerFailure, TrustFailure};
@@ -123,7 +123,7 @@ impl LedgerCommand {
         self.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         // Checking a proof needs no ledger, and so nothing of the configuration.
         let action = match self.action {
             Action::VerifyProof(command) => return command.run(output, self.at.json),
@@ -147,7 +147,7 @@ impl LedgerCommand {
             Action::Stats => reading::stats(at.here()?, output),
             Action::Export(command) => command.run(&at, output),
             Action::Prove(command) => command.run(&at, output),
-            Action::Verify(_) | Action::VerifyProof(_) => Ok(Verdict::Unjudged),
+            Action::Verify(_) | Action::VerifyProof(_) => Ok(CommandOutcome::Unjudged),
         }
     }
 }

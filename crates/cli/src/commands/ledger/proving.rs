@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::reading::find;
 use super::writing::read_text;
-use super::{At, Settled, Verdict};
+use super::{At, CommandOutcome, Settled};
 use crate::commands::place::{Place, RemoteLog};
 use crate::commands::tell_finding;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure, ServerFailure};
@@ -40,7 +40,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let at = match at {
             Place::Here(at) => at,
             Place::Server(remote) => return self.run_remote(remote, output),
@@ -63,11 +63,11 @@ impl Export {
         if let Some(exported) = exported {
             tell_exported(exported.entries, exported.checkpoints, exported.covered);
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 
     /// Copies the export of a server, which must be whole. Whether it is right is for `ledger verify`.
-    fn run_remote(self, remote: &RemoteLog, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run_remote(self, remote: &RemoteLog, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let (source, reader) = remote.export()?;
         let mut lines = ExportLines::new(&source, reader, "entries exported");
         let mut counted = CountedExport::default();
@@ -94,7 +94,7 @@ impl Export {
         drop(lines);
         counted.check(remote)?;
         tell_exported(counted.entries, counted.checkpoints, counted.covered);
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -192,7 +192,7 @@ pub(super) struct Verify {
 }
 
 impl Verify {
-    pub(super) fn run(self, at: At, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: At, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let mut keys = read_keys(&self.key)?;
         let are_kept = !keys.is_empty();
         let is_json = at.json || !output.is_for_person();
@@ -422,7 +422,7 @@ impl Write for LineWriter {
     }
 }
 
-fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let VerifiedExport {
         origin,
         tenant_id,
@@ -475,7 +475,7 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
     if *unknown_checkpoints > 0 {
         note!("{unknown_checkpoints} checkpoints are signed by unknown keys; give the keys with --key");
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 /// The public keys in some files, one a line.
@@ -507,7 +507,7 @@ pub(super) struct Prove {
 }
 
 impl Prove {
-    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let log = at.log()?;
         let id = find(&log, &self.id)?.id;
         let missing = || LedgerFailure::NoEntry { name: self.id, tenant: log.tenant().to_string() };
@@ -517,7 +517,7 @@ impl Prove {
             // The entry in it is checked byte by byte.
             false => output.document(&format!("{proof}\n"))?,
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -532,7 +532,7 @@ pub(super) struct VerifyProof {
 }
 
 impl VerifyProof {
-    pub(super) fn run(self, output: &mut Output, is_json: bool) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output, is_json: bool) -> Result<CommandOutcome, Failure> {
         let keys = read_keys(&self.key)?;
         let source = Source::new(self.file);
         let bytes = source.read_bounded(MAX_PROOF_BYTES)?;
@@ -549,6 +549,6 @@ impl VerifyProof {
                 return Err(LedgerFailure::Unproven { name: source.name(), reason: error.to_string() }.into());
             }
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

@@ -9,7 +9,7 @@ use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Order, Seq, StoredE
 use crealeph_runtime::entries::relative_json;
 use serde::Serialize;
 
-use super::{Settled, Verdict, named};
+use super::{CommandOutcome, Settled, named};
 use crate::commands::ids::{ShortIds, entry_id, execution_id};
 use crate::commands::place::{LogSource, Place};
 use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
@@ -60,10 +60,10 @@ pub(super) struct Get {
 }
 
 impl Get {
-    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let entry = find(&at.log()?, &self.id)?;
         output.json(&entry.canonical())?;
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let log = at.log()?;
         let filter = self.filter(&log)?;
         let order = if self.newest { Order::NewestFirst } else { Order::OldestFirst };
@@ -125,7 +125,7 @@ impl List {
         } else if is_from_start && left == self.limit && left > 0 {
             note!("tenant `{}` has no such entry", log.tenant());
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 
     fn filter(&self, log: &LogSource) -> Result<Filter, Failure> {
@@ -170,7 +170,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let log = at.log()?;
         let mut watch = log.watch();
         let mut last = match self.after {
@@ -208,7 +208,7 @@ impl Tail {
                 watch.wait(LOOK_AGAIN);
             }
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -226,12 +226,12 @@ pub(super) struct LineageOf {
 }
 
 impl LineageOf {
-    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let log = at.log()?;
         let entry = find(&log, &self.id)?;
         let direction = if self.down { Direction::Down } else { Direction::Up };
         let Some(lineage) = log.lineage(&entry.id, direction, self.depth)? else {
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         };
         let is_json = at.is_json(output);
         let short = match is_json {
@@ -258,15 +258,15 @@ impl LineageOf {
                 false => note!("there is more; raise --depth"),
             }
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
-pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let ledger = at.open()?;
     let Some(stats) = ledger.stats(&at.tenant)? else {
         note!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place());
-        return Ok(Verdict::Good);
+        return Ok(CommandOutcome::Good);
     };
     output.report(&StatsReport {
         ledger: ledger.place(),
@@ -279,7 +279,7 @@ pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<Verdict, Failur
         checkpoints: stats.checkpoints,
         last_checkpoint: stats.last_checkpoint,
     })?;
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 #[derive(Serialize)]

@@ -14,7 +14,7 @@ use crealeph_runtime::entries::AppendedReport;
 use serde_json::json;
 
 use super::proving::{import_signed, read_keys};
-use super::{Settled, Verdict};
+use super::{CommandOutcome, Settled};
 use crate::commands::ids::ShortIds;
 use crate::commands::place::{LogSource, Place};
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
@@ -30,7 +30,7 @@ const BATCH_BYTES: usize = 2 << 20;
 /// The longest first line of an export that is looked at.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 
-pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
+pub(super) fn init(at: &Settled) -> Result<CommandOutcome, Failure> {
     at.claim()?;
     if let Location::File(file) = &at.location
         && let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty())
@@ -41,7 +41,7 @@ pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
     let ledger = Ledger::init(&at.location, at.options())?;
     note!("created the ledger `{}` with its signing key in `{}`", ledger.place(), at.keys.display());
     note!("save the output of `crealeph ledger key` elsewhere: it is needed to verify the log");
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 /// Append entries from JSON Lines
@@ -55,7 +55,7 @@ pub(super) struct Append {
 }
 
 impl Append {
-    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let log = at.log()?;
         let source = Source::new(self.file);
         let mut reader = source.open()?;
@@ -103,7 +103,7 @@ impl Append {
         let Tally { new, repeats, progress, .. } = tally;
         drop(progress);
         note!("{new} appended, {repeats} repeats");
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -215,7 +215,7 @@ pub(super) struct Import {
 }
 
 impl Import {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let ledger = at.open()?;
         let source = Source::new(self.file);
         let mut input = source.open()?;
@@ -245,14 +245,14 @@ impl Import {
                 repeats => format!("; {repeats} were there already"),
             };
             output.line(&format!("imported {entries} entries of tenant `{tenant_id}`{signed}{repeats}"))?;
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         let mut report = json!({ "tenantId": tenant_id, "imported": entries, "repeats": repeats });
         if let (Some(signed), Some(report)) = (signed, report.as_object_mut()) {
             report.insert("signedEntries".to_owned(), signed.into());
         }
         output.report(&report)?;
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
@@ -277,7 +277,7 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    pub(super) fn run(self, at: &Settled, _: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Settled, _: &mut Output) -> Result<CommandOutcome, Failure> {
         let mut progress = Progress::alone("bytes copied");
         at.open()?.backup(&self.to, move |written, total| progress.reach(written, Some(total)))?;
         note!(
@@ -285,13 +285,13 @@ impl Backup {
             self.to.display(),
             at.keys.display()
         );
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 
-pub(super) fn checkpoint(at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+pub(super) fn checkpoint(at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
     output.document(&at.log()?.checkpoint()?)?;
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 /// Print the public keys that verify the log, or add a signing key
@@ -303,7 +303,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let ledger = at.open()?;
         if self.rotate {
             ledger.rotate_key()?;
@@ -311,7 +311,7 @@ impl Key {
         for key in ledger.verifier_keys(&at.tenant)? {
             output.document(&format!("{key}\n"))?;
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -20,7 +20,7 @@ use crealeph_runtime::work::{RunReader, WorkError};
 use crealeph_server::ReportRenderer;
 use crealeph_verify::VerifierKey;
 
-use super::Verdict;
+use super::CommandOutcome;
 use super::ids::execution_id;
 use super::ledger::{Settled, named, parse_key, read_keys};
 use super::on_ledger::Opened;
@@ -120,7 +120,7 @@ impl Report {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let format = self.format_for(output);
         let report = match &self.from {
             Some(_) if self.workspace.at.server.is_named() => {
@@ -152,7 +152,7 @@ impl Report {
                 note!("wrote `{}`", path.display());
             }
         }
-        Ok(if has_refused(&report) { Verdict::Bad } else { Verdict::Good })
+        Ok(if has_refused(&report) { CommandOutcome::Bad } else { CommandOutcome::Good })
     }
 
     fn format_for(&self, output: &Output) -> ReportFormat {

@@ -7,7 +7,7 @@ use crealeph_runtime::work::{CleanedRuns, KeepRuns};
 use serde_json::json;
 
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::Failure;
 use crate::human_time;
 use crate::output::{Output, note};
@@ -51,7 +51,7 @@ impl Clean {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let keep = self.keep.map_or(KeepRuns::Within(self.older_than), KeepRuns::Newest);
         // Opening makes what a run needs; if there was no run, there is nothing to open and nothing to remove.
         let cleaned = match super::named_run::open(&self.workspace)?.count() == 0 {
@@ -79,6 +79,6 @@ impl Clean {
         if is_busy {
             note!("a run is going on; its states and contents are left for the next time");
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

@@ -8,7 +8,7 @@ use crealeph_runtime::work::{DecidedChange, RunVerdict, SettledRun, Work, WorkEr
 use serde_json::json;
 
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::commands::approve::AskedVerdict;
 use crate::commands::ledger::Settled;
 use crate::failure::{ArgumentFailure, Failure};
@@ -59,7 +59,11 @@ impl Decide {
     }
 
     /// The older form of `crealeph approve` and `reject`, kept for one release.
-    pub(super) fn run(self, decision: ApprovalDecision, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(
+        self,
+        decision: ApprovalDecision,
+        output: &mut Output,
+    ) -> Result<CommandOutcome, Failure> {
         note!("`crealeph work {decision}` is deprecated; use `crealeph {decision}`");
         if self.reason.trim().is_empty() {
             return Err(
@@ -90,7 +94,7 @@ impl Decide {
             true => output.json_line(&decided.result.to_json())?,
             false => output.page(&super::report::finished(&decided.result, &work.short_run(&run)?, ""))?,
         }
-        Ok(if decided.has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
+        Ok(if decided.has_landed == is_approved { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 
     fn found(&self) -> Result<Uuid, Failure> {
@@ -133,7 +137,7 @@ impl Recover {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let (work, recovery) = self.workspace.open_with_recovery()?;
         let decided = carry_out_verdicts(&work)?;
         let is_json = self.workspace.at.json || !output.is_for_person();
@@ -156,6 +160,6 @@ impl Recover {
         {
             output.line("nothing was left to settle")?;
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

@@ -6,7 +6,7 @@ use crealeph_contracts::work_item::AgentId;
 use crealeph_runtime::work::from_tasks;
 
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::commands::ids::execution_id;
 use crate::commands::place::LogSource;
 use crate::failure::{ArgumentFailure, Failure};
@@ -42,7 +42,7 @@ impl FromTasks {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let settled = self.workspace.settle()?;
         let ledger = settled.open()?;
         let (execution, _) = execution_id(&LogSource::of(&ledger, &settled.tenant), None, &self.execution)?;
@@ -51,6 +51,6 @@ impl FromTasks {
         let items = from_tasks(&ledger, &settled.tenant, &execution, agent)?;
         let items: Vec<String> = items.iter().map(to_json).collect();
         output.json(&format!("[{}]", items.join(",")))?;
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }

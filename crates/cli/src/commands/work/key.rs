@@ -6,7 +6,7 @@ use clap::Args;
 use crealeph_runtime::work::receipt::Signer;
 
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::own;
@@ -34,7 +34,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let keys = self.workspace.settle()?.keys;
         let folder = self.workspace.folder()?;
         own::claim(&folder)?;
@@ -44,7 +44,7 @@ impl Key {
             false => Signer::open(&control, &keys)?,
         };
         signer.verifier_keys().iter().try_for_each(|key| output.document(&format!("{key}\n")))?;
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use crealeph_runtime::work::{LogRecord, LogSource, RunState, WorkError};
 
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
@@ -53,7 +53,7 @@ impl Logs {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let mut reader = super::named_run::open(&self.workspace)?;
         let run = reader.find(self.run.as_deref()).map_err(WorkError::from)?.run;
         let mut log = reader.log(&run);
@@ -83,7 +83,7 @@ impl Logs {
             let so_far = if state == RunState::Running { " so far" } else { ", or it was cleaned" };
             note!("run {} printed nothing{so_far}", reader.short(&run));
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 
     fn is_wanted(&self, record: &LogRecord) -> bool {

@@ -24,7 +24,7 @@ mod workspace_args;
 use clap::{Args, Subcommand};
 use crealeph_contracts::approval::ApprovalDecision;
 
-use super::Verdict;
+use super::CommandOutcome;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -86,7 +86,7 @@ impl Work {
         }
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self.command {
             WorkCommand::Run(command) => command.run(output),
             WorkCommand::Retry(command) => command.run(output),

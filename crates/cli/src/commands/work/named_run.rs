@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::evidence::mismatch;
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
@@ -55,7 +55,7 @@ pub(super) struct Diff {
 }
 
 impl Diff {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let reader = open(&self.workspace)?;
         let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
         print_diff(&reader, &summary, self.raw, output)?;
@@ -85,11 +85,11 @@ pub(super) fn warned(
     workspace: &WorkspaceArgs,
     reader: &RunReader,
     summary: &RunSummary,
-) -> Result<Verdict, Failure> {
-    let Some(what) = mismatch(workspace, reader, summary)? else { return Ok(Verdict::Good) };
+) -> Result<CommandOutcome, Failure> {
+    let Some(what) = mismatch(workspace, reader, summary)? else { return Ok(CommandOutcome::Good) };
     let run = reader.short(&summary.run);
     note!("warning: this is not what run {run} left: {what}; see `crealeph work verify`");
-    Ok(Verdict::Bad)
+    Ok(CommandOutcome::Bad)
 }
 
 /// The folder that an argument names: one that is there, else that of a run of this workspace. What names neither is left as it is.

@@ -12,7 +12,7 @@ use crealeph_contracts::violation::{Code, Report, Violation};
 use crealeph_decision::work::{Dependent, Plan, plan};
 use serde_json::json;
 
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::{Failure, InputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
@@ -38,7 +38,7 @@ pub(super) struct PlanCommand {
 }
 
 impl PlanCommand {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let items = read_items(&Source::new(self.file))?;
         let dependents: Vec<Dependent> = items.iter().map(Dependent::from).collect();
         let plan = plan(&dependents, |_| false)?;
@@ -47,7 +47,7 @@ impl PlanCommand {
         } else {
             output.page(&page(&plan))?;
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -12,7 +12,7 @@ use super::evidence::mismatch_in;
 use super::key::control;
 use super::named_run::named_folder;
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::{Failure, OutputFailure, WorkFailure};
 use crate::output::{Output, note, note_json};
 
@@ -89,7 +89,7 @@ impl Replay {
         self.which.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let recorded = self.which.recorded()?;
         let scratch = Scratch::new()?;
         let tree = scratch.0.join("tree");
@@ -100,7 +100,7 @@ impl Replay {
         };
         if self.print_hash {
             output.line(&replayed.state.to_string())?;
-            return Ok(Verdict::Good);
+            return Ok(CommandOutcome::Good);
         }
         self.print(&recorded, &replayed, output)
     }
@@ -134,7 +134,7 @@ impl Replay {
         recorded: &RecordedRun,
         replayed: &ReplayOutcome,
         output: &mut Output,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         let is_same = replayed.state == replayed.expected;
         let id = recorded.receipt.id;
         if self.which.workspace.at.json || !output.is_for_person() {
@@ -163,7 +163,7 @@ impl Replay {
                 output.line(&format!("  and {} more", replayed.differing.left_off))?;
             }
         }
-        Ok(if is_same { Verdict::Good } else { Verdict::Bad })
+        Ok(if is_same { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
 }
 
@@ -179,10 +179,10 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self, _: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, _: &mut Output) -> Result<CommandOutcome, Failure> {
         self.which.recorded()?.export(&self.into)?;
         note!("exported to `{}`", self.into.display());
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::named_run::open;
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::{Failure, ServerFailure};
 use crate::output::{Output, note};
 use crate::user_state;
@@ -110,7 +110,7 @@ impl ReportPending {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let reporter = self.to.reporter(&self.workspace)?.ok_or(ServerFailure::NoServer)?;
         let reader = open(&self.workspace)?;
         for word in &self.runs {
@@ -132,9 +132,9 @@ impl ReportPending {
             }
         }
         Ok(match (&sent.away, sent.refused.is_empty()) {
-            (Some(_), _) => Verdict::Unjudged,
-            (None, false) => Verdict::Bad,
-            (None, true) => Verdict::Good,
+            (Some(_), _) => CommandOutcome::Unjudged,
+            (None, false) => CommandOutcome::Bad,
+            (None, true) => CommandOutcome::Good,
         })
     }
 }

@@ -10,7 +10,7 @@ use crealeph_runtime::work::{ItemOutcome, RetryOptions, WorkError};
 use super::bounds_args::BoundsArgs;
 use super::run::{carry_out, destination};
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::commands::policy::read_rules;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -67,7 +67,7 @@ impl Retry {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let destination = self.publish.as_deref().map(destination).transpose()?;
         let run =
             super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;

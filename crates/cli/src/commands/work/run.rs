@@ -18,7 +18,7 @@ use super::display::Display;
 use super::plan::read_items;
 use super::report_to::ReportToArgs;
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::commands::ledger::named;
 use crate::commands::policy::read_rules;
 use crate::failure::{ArgumentFailure, BuilderFailure, Failure, WorkFailure};
@@ -111,7 +111,7 @@ impl Run {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let destination = destination(&self.publish)?;
         let reporter = self.report.reporter(&self.workspace)?;
         let is_in_words = self.what.contains(char::is_whitespace) && !Path::new(&self.what).exists();
@@ -227,7 +227,7 @@ pub(super) fn carry_out(
         &(dyn Fn(WorkProgress) + Sync),
         &mut dyn FnMut(&ItemOutcome),
     ) -> Result<Vec<ItemOutcome>, WorkError>,
-) -> Result<Verdict, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let interrupt = work.interrupt().clone();
     interrupt::at_first(move || {
         note!("");
@@ -266,7 +266,7 @@ pub(super) fn carry_out(
             ),
             false => note!("interrupted; the same command resumes where this one stopped"),
         }
-        return Ok(Verdict::Exit(interrupt::INTERRUPTED));
+        return Ok(CommandOutcome::Exit(interrupt::INTERRUPTED));
     }
     let is_success = |outcome: &ItemOutcome| match outcome {
         ItemOutcome::Finished { result, .. } => result.is_success(),
@@ -274,9 +274,9 @@ pub(super) fn carry_out(
     };
     let is_held = |outcome: &ItemOutcome| matches!(outcome, ItemOutcome::Held(_));
     Ok(match outcomes.iter().all(is_success) {
-        true => Verdict::Good,
-        false if outcomes.iter().all(|one| is_success(one) || is_held(one)) => Verdict::Exit(3),
-        false => Verdict::Bad,
+        true => CommandOutcome::Good,
+        false if outcomes.iter().all(|one| is_success(one) || is_held(one)) => CommandOutcome::Exit(3),
+        false => CommandOutcome::Bad,
     })
 }
 

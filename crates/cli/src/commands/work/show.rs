@@ -16,7 +16,7 @@ use crealeph_verify::read_unproven;
 use super::named_run::{RunLine, Show, open, print_diff, warned};
 use super::report;
 use super::status::{now_nanos, shown_age};
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 use crate::page::Page;
@@ -30,7 +30,7 @@ impl Show {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let reader = open(&self.workspace)?;
         let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
         if self.diff {

@@ -10,7 +10,7 @@ use crealeph_runtime::work::{DiffStat, RunReader, RunState, RunSummary, WorkErro
 use super::named_run::{RunLine, open};
 use super::report::is_made_id;
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::drawing::Drawing;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::human_time::{self, Since};
@@ -72,7 +72,7 @@ impl Status {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         if self.watch {
             return self.watch();
         }
@@ -95,7 +95,7 @@ impl Status {
         if left > 0 {
             note!("{left} older ones left out; see them with --limit {}", shown.len() + left);
         }
-        Ok(Verdict::Good)
+        Ok(CommandOutcome::Good)
     }
 
     /// The newest runs that are asked for, and how many more there are.
@@ -112,7 +112,7 @@ impl Status {
         (shown, wanted.count())
     }
 
-    fn watch(&self) -> Result<Verdict, Failure> {
+    fn watch(&self) -> Result<CommandOutcome, Failure> {
         if !is_watched() {
             return Err(ArgumentFailure::option_with_hint(
                 "--watch",

@@ -12,7 +12,7 @@ use super::bounds_args::BoundsArgs;
 use super::retry::one;
 use super::run::{carry_out, destination};
 use super::workspace_args::WorkspaceArgs;
-use crate::commands::Verdict;
+use crate::commands::CommandOutcome;
 use crate::commands::ledger::named;
 use crate::commands::policy::read_rules;
 use crate::failure::Failure;
@@ -76,7 +76,7 @@ impl Undo {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let destination = self.publish.as_deref().map(destination).transpose()?;
         let run =
             super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;

@@ -24,7 +24,7 @@ use super::key::control;
 use super::named_run::named_folder;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::ledger::read_keys;
-use crate::commands::{Verdict, tell_finding};
+use crate::commands::{CommandOutcome, tell_finding};
 use crate::failure::{ArgumentFailure, Failure, InputFailure};
 use crate::output::{Output, embedded, note};
 
@@ -88,7 +88,7 @@ impl Verify {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let is_json = self.workspace.at.json || !output.is_for_person();
         match self.check() {
             Ok(checked) => tell(&checked, is_json, output),
@@ -220,7 +220,7 @@ fn is_gone(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
-fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<CommandOutcome, Failure> {
     let Checked { verified, chain, artifacts, beside } = checked;
     let receipt = &verified.receipt;
     let files = receipt.artifacts.as_slice().len();
@@ -258,7 +258,7 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
             output.line(&format!("  unproved   {names}: an older version signed no digests of them"))?;
         }
     }
-    Ok(Verdict::Good)
+    Ok(CommandOutcome::Good)
 }
 
 /// Who and what stands behind the run, as the statement says; nothing in statements of version 1.
