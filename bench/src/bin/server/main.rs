@@ -1,8 +1,10 @@
 //! `cargo xtask bench server`: requests a second and latencies of `crealeph serve`, beside a bare axum handler that returns the
-//! same bytes, in turns; then how soon a thousand event streams have what is appended. Client and servers share the machine.
+//! same bytes, in turns; then how soon a thousand event streams have what is appended; then a mixed load, after which nothing may be
+//! missing. `cargo xtask bench server load` runs the last part alone. Client and servers share the machine.
 
 mod bare;
 mod client;
+mod mixed;
 mod own;
 mod streams;
 
@@ -28,6 +30,9 @@ fn main() -> Outcome<()> {
         return bare::serve(folder.as_ref());
     }
     let own = own::OwnServer::start()?;
+    if arguments.first().is_some_and(|part| part == "load") {
+        return mixed::table(&own, CONNECTIONS);
+    }
     let requests = own.requests()?;
     let bare = bare::BareServer::start(own.folder(), &requests, own.address())?;
     println!("## {CONNECTIONS} connections, `crealeph serve` and a bare handler in turns\n");
@@ -51,7 +56,8 @@ fn main() -> Outcome<()> {
         );
     }
     println!("\nResident memory of `crealeph serve` after that: {} MiB\n", own.resident_mib()?);
-    streams::table(&own)
+    streams::table(&own)?;
+    mixed::table(&own::OwnServer::start()?, CONNECTIONS)
 }
 
 fn race(request: &Request, own: &own::OwnServer, bare: &bare::BareServer) -> Outcome<(Figures, Figures)> {

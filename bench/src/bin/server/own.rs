@@ -1,7 +1,7 @@
 //! Our side: the program itself, built as it is released, with a ledger of its own.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use crealeph_bench::program::{built, resident_mib, run, serve};
@@ -13,12 +13,13 @@ use crate::client::Request;
 
 /// Bounds that a single client on one machine would hit, raised.
 const CONFIGURATION: &str = "[server]\nmax_requests_per_second = 1000000\nmax_requests_per_key = 65536\n\
-    max_connections = 4096\nmax_streams = 4096\n";
+    max_connections = 4096\nmax_streams = 4096\nmax_runs = 64\n[agents.\"example@1\"]\nkind = \"example\"\n";
 
 /// Everything that a snapshot shows, of robot `r`.
 const KNOWN: [&str; 6] = ["signal", "fusion", "idea", "copy", "benchmark", "playbook"];
 
 pub(crate) struct OwnServer {
+    program: PathBuf,
     folder: TempDir,
     child: Child,
     address: SocketAddr,
@@ -43,7 +44,16 @@ impl OwnServer {
         let key: Value = serde_json::from_str(&run(&["key", "create", "--role", "operator", "--json"])?)?;
         let token = key["token"].as_str().ok_or("no token")?.to_owned();
         let (child, address) = serve(&program, folder.path())?;
-        Ok(OwnServer { folder, child, address, token })
+        Ok(OwnServer { program, folder, child, address, token })
+    }
+
+    /// What the program prints of this ledger, beside the server.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome<String> {
+        run(&self.program, self.folder.path(), arguments)
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        &self.token
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -84,6 +94,14 @@ impl Drop for OwnServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A note under a client key.
+pub(crate) fn keyed(key: &str) -> String {
+    format!(
+        r#"{{"key":"{key}","robotId":"r","module":"m","source":"s","type":"note","state":"final","payload":{{"text":"{}"}}}}"#,
+        "words ".repeat(20)
+    )
 }
 
 /// A new signal with this in its payload.
