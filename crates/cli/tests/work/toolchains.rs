@@ -254,7 +254,7 @@ impl LocalServer {
         let mut line = String::new();
         BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let port = line.split_whitespace().skip_while(|word| *word != "port").nth(1).unwrap();
-        let served = LocalServer { address: format!("http://127.0.0.1:{port}/"), server, folder: folder };
+        let served = LocalServer { address: format!("http://127.0.0.1:{port}/"), server, folder };
         write(served.folder.path(), &served.address);
         served
     }
