@@ -85,7 +85,7 @@ fn an_older_ledger_says_how_it_goes_on_and_keeps_what_was_decided() {
     let migrated = folder.json(&["ledger", "migrate"]);
     assert_eq!(
         (&migrated[0]["from"], &migrated[0]["to"], &migrated[0]["entries"]),
-        (&3.into(), &6.into(), &13.into())
+        (&3.into(), &7.into(), &13.into())
     );
     assert_eq!(folder.good(&["ledger", "export"], ""), export, "what is in it never changes");
     assert!(folder.good(&["ledger", "verify"], "").contains("\"ok\":true"));

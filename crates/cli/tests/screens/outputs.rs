@@ -142,6 +142,7 @@ const COMMANDS: &[(&str, Form, &str)] = &[
     ("webhook list", Report, "hook > /dev/null; crealeph webhook list"),
     ("webhook deliveries", Report, "crealeph webhook deliveries $(hook)"),
     ("webhook test", Report, "crealeph webhook test $(hook)"),
+    ("webhook enable", Report, "crealeph webhook enable $(hook)"),
     ("webhook delete", Report, "crealeph webhook delete $(hook)"),
     ("report", Report, "crealeph report"),
     ("usage", Report, "crealeph usage"),

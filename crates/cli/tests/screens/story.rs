@@ -153,6 +153,12 @@ impl Story {
                 }
                 line = format!("{margin}started by <user> on <host>, key <fingerprint>");
             }
+            if let Some((margin, asked)) = line.split_once("asked    by") {
+                if asked.trim().is_empty() {
+                    lines.next();
+                }
+                line = format!("{margin}asked    by <user>@<host>");
+            }
             // Where the machine has the program.
             if let Some((named, _)) =
                 line.split_once(", /").filter(|_| line.trim_start().starts_with("agent "))

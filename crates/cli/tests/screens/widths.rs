@@ -374,45 +374,54 @@ fn a_robot_at_every_width() {
         60,
         "crealeph inbox",
         expect![[r#"
-        <id>  draft site_plan, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-        <id>  draft task, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-        <id>  draft copy, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-    "#]],
+            <id>  draft site_plan, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+            <id>  draft task, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+            <id>  draft copy, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+        "#]],
     );
     story.shows_at(
         80,
         "crealeph inbox",
         expect![[r#"
-        <id>  draft site_plan, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-        <id>  draft task, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-        <id>  draft copy, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-    "#]],
+            <id>  draft site_plan, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+            <id>  draft task, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+            <id>  draft copy, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+        "#]],
     );
     story.shows_at(
         120,
         "crealeph inbox",
         expect![[r#"
-        <id>  draft site_plan, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-        <id>  draft task, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-        <id>  draft copy, robot shop-17
-          since    <time>
-          rule     nobody is enrolled: one verdict, unproven
-    "#]],
+            <id>  draft site_plan, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+            <id>  draft task, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+            <id>  draft copy, robot shop-17
+              since    <time>
+              asked    by <user>@<host>
+              rule     nobody is enrolled: one verdict, unproven
+        "#]],
     );
 }
