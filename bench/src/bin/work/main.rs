@@ -1,6 +1,7 @@
 //! `cargo xtask bench work`: what a work run costs beside the agent itself, on git workspaces of 1,000 to 100,000 files,
 //! against what people use instead: `git stash`, `git worktree`, a copy. All in one run, contenders in turns. Then the state
-//! hash against `b3sum` on the same bytes, and receipts verified per second. `--quick` leaves the 100,000 files out.
+//! hash against `b3sum` on the same bytes, and receipts verified per second. `--quick` leaves the 100,000 files out; `whole` measures whole runs
+//! alone.
 
 mod contenders;
 mod receipts;
@@ -19,6 +20,13 @@ fn main() -> Outcome<()> {
     let folder = tempfile::Builder::new().prefix("crealeph-bench-work-").tempdir()?;
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let sizes: &[usize] = if is_quick { &[1_000, 10_000] } else { &[1_000, 10_000, 100_000] };
+    if std::env::args().any(|argument| argument == "whole") {
+        let whole = |files: &usize| {
+            let tree = trees::repository(&folder.path().join(format!("tree-{files}")), *files)?;
+            Ok((*files, whole::race(folder.path(), &tree)?))
+        };
+        return whole_table(sizes.iter().map(whole).collect::<Outcome<_>>()?);
+    }
     runs(folder.path(), sizes)?;
     throughput::table(&folder.path().join("bytes"))?;
     receipts::table(&folder.path().join("receipts"))
@@ -60,10 +68,17 @@ fn runs(folder: &Path, sizes: &[usize]) -> Outcome<()> {
             times(*most, *least)
         );
     }
-    println!("## A whole run that changes 10 files, medians in ms\n");
-    println!("| files | whole run | of that the agent in its sandbox |\n|---:|---:|---:|");
+    whole_table(wholes)
+}
+
+fn whole_table(wholes: Vec<(usize, whole::Whole)>) -> Outcome<()> {
+    println!("## Whole runs, medians in ms\n");
+    println!(
+        "| files | changes 10 files | changes nothing | ratio | an agent in its sandbox alone |\n|---:|---:|---:|---:|---:|"
+    );
     for (files, whole) in wholes {
-        println!("| {files} | {} | {} |", ms(whole.all), ms(whole.agent));
+        let whole::Whole { all, nothing, agent } = whole;
+        println!("| {files} | {} | {} | {} | {} |", ms(all), ms(nothing), times(all, nothing), ms(agent));
     }
     println!();
     Ok(())
