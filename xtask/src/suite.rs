@@ -33,7 +33,7 @@ const STEPS: &[Step] = &[
     Step { title: "tests", work: Work::Task { name: "recorded", arguments: &[], run: recorded::run } },
 ];
 
-const DURATION: &str = "about half an hour on two cores, a quarter of it for compiling the first time";
+const COST: &str = "about half an hour on two cores, a quarter of it for compiling the first time, and 5 GB of disk";
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {
@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
 }
 
 fn plan(steps: &[Step], is_root: bool) -> String {
-    let mut text = format!("{} steps, {DURATION}:", steps.len());
+    let mut text = format!("{} steps, {COST}:", steps.len());
     for (number, step) in (1..).zip(steps) {
         text.push_str(&format!("\n  {number}. {}: {}", step.title, step.command()));
     }
