@@ -33,7 +33,8 @@ const STEPS: &[Step] = &[
     Step { title: "tests", work: Work::Task { name: "recorded", arguments: &[], run: recorded::run } },
 ];
 
-const COST: &str = "about half an hour on two cores, a quarter of it for compiling the first time, and 5 GB of disk";
+const COST: &str =
+    "about half an hour on two cores, a quarter of it for compiling the first time, and 5 GB of disk";
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {

@@ -2,7 +2,8 @@
 //! of routes makes. Name and origin of the request, size of URL and headers; then per route the key and its role, its use,
 //! the parameters, the body; then the handler.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::Router;
@@ -39,6 +40,14 @@ const MAX_REQUEST_ID: usize = 64;
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 pub(crate) const FORM_TOKEN: &str = "form";
 
+/// How the ids of this process begin, and how many it gave. Nothing rests on an id being hard to guess.
+static PROCESS: LazyLock<u64> = LazyLock::new(|| {
+    let mut bytes = [0; 8];
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+});
+static REQUESTS: AtomicU32 = AtomicU32::new(0);
+
 /// The id of a request, as its response names it.
 #[derive(Clone)]
 struct RequestId(HeaderValue);
@@ -54,11 +63,8 @@ impl RequestId {
         if let Some(value) = headers.get("x-request-id").filter(is_plain) {
             return RequestId(value.clone());
         }
-        let mut bytes = [0; 12];
-        // Without random numbers the ids are alike; nothing rests on them.
-        let _ = getrandom::fill(&mut bytes);
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        RequestId(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown")))
+        let text = format!("{:016x}{:08x}", *PROCESS, REQUESTS.fetch_add(1, Ordering::Relaxed));
+        RequestId(HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown")))
     }
 
     fn as_str(&self) -> &str {

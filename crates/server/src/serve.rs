@@ -14,6 +14,7 @@ use crealeph_runtime::webhook::{Deliverer, WebhookError};
 use futures_util::future::{Either, select};
 use hyper_util::server::graceful::GracefulShutdown;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::disable_transparent_huge_pages;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -250,6 +251,7 @@ impl Server {
     /// When the system refuses threads or timers.
     pub fn run(self) -> Result<(), ServeError> {
         raise_file_limit();
+        use_small_pages();
         let (bounds, entry) = (self.app.settings.bounds, self.entry.clone());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -322,6 +324,13 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> 
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
+}
+
+/// Each of a hundred threads has a heap of its own, of which it touches a little in many places. In pages of 2 MiB that is a gigabyte.
+fn use_small_pages() {
+    if let Err(error) = disable_transparent_huge_pages(true) {
+        tracing::debug!("memory may come in huge pages: {error}");
+    }
 }
 
 /// A connection is an open file: takes as many as the system allows, which a shell's usual bound is far below.

@@ -127,7 +127,7 @@ fn under_a_load_of_appends_reads_and_runs_nothing_fails_and_nothing_is_lost() {
     let server = Running::start_in(prepared());
     let token = server.key("local", &["--role", "operator"]);
     check(&[&server], &server.scratch, &token);
-    assert!(server.memory() < 300 << 20, "{} bytes", server.memory());
+    assert!(server.memory() < 150 << 20, "{} bytes", server.memory());
 }
 
 /// A second server, killed when the test ends.

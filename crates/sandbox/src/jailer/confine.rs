@@ -94,6 +94,8 @@ impl Confinement {
         sys::close_on_exec_from(3).map_err(|e| Failure::new(SetupStep::Privileges, "descriptors", &e))?;
         // The first to go when memory runs out, before pid 1; without it the limit still holds.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        // A server does without huge pages, which an agent may have use for. Where the kernel knows none, nothing is missing.
+        let _ = rustix::thread::disable_transparent_huge_pages(false);
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         rustix::process::chdir(&request.cwd).map_err(|e| {
             Failure::new(SetupStep::WorkingDirectory, request.cwd.to_string_lossy(), &e.into())

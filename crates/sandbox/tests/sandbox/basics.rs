@@ -24,6 +24,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("loopback_is_up_inside", loopback_is_up_inside),
     Case("a_view_takes_the_writes", a_view_takes_the_writes),
     Case("usage_is_measured", usage_is_measured),
+    Case("huge_pages_are_the_commands_own_matter", huge_pages_are_the_commands_own_matter),
 ];
 
 fn exit_and_outputs(world: &World) {
@@ -33,6 +34,13 @@ fn exit_and_outputs(world: &World) {
     assert_eq!(outcome.stderr.text(), "err\n");
     assert!(outcome.cuts.is_empty(), "{:?}", outcome.cuts);
     assert_eq!(world.shell("kill -9 $$").exit, Exit::Signal(9));
+}
+
+fn huge_pages_are_the_commands_own_matter(world: &World) {
+    rustix::thread::disable_transparent_huge_pages(true).unwrap();
+    let inside = good(&world.shell("grep THP_enabled /proc/self/status"));
+    rustix::thread::disable_transparent_huge_pages(false).unwrap();
+    assert_eq!(inside.split_whitespace().collect::<Vec<_>>(), ["THP_enabled:", "1"]);
 }
 
 fn full_strength_is_recorded(world: &World) {
