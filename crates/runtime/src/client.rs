@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::text::Shown;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use ureq::Body;
@@ -35,6 +35,9 @@ const MAX_TOKEN_BYTES: usize = 1_024;
 /// How often a request is repeated that the server has no room for, and how long it waits before that at most.
 const MAX_REPEATS: u32 = 3;
 const MAX_PAUSE_S: u64 = 10;
+
+/// The header with the reason of a Builder's answer, percent-encoded.
+pub const REASON_HEADER: &str = "crealeph-reason";
 
 const JSON_TYPE: &str = "application/json";
 const PROBLEM_TYPE: &str = "application/problem+json";
@@ -127,6 +130,8 @@ pub struct ServerAnswer {
     media_type: String,
     /// Its status.
     pub status: u16,
+    /// Why it is so, if the answer is the Builder's.
+    pub reason: Option<String>,
     body: Vec<u8>,
 }
 
@@ -370,6 +375,10 @@ impl ServerClient {
         let bad = |why: String| ClientError::Answer { url: url.clone(), why };
         let media_type = response.headers().get(header::CONTENT_TYPE);
         let media_type = media_type.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let reason = response.headers().get(REASON_HEADER).map(|value| {
+            let text = percent_decode(value.as_bytes()).decode_utf8_lossy();
+            Shown::block(&text).at_most(MAX_QUOTED_CHARS).to_string()
+        });
         if (300..400).contains(&status) {
             return Err(bad("it redirects, which is not followed; name the server itself".to_owned()));
         }
@@ -381,8 +390,13 @@ impl ServerClient {
         if body.len() as u64 > MAX_ANSWER_BYTES {
             return Err(ClientError::TooLarge { url: url.clone() });
         }
-        let answer =
-            ServerAnswer { url: url.clone(), media_type: media_type.unwrap_or_default(), status, body };
+        let answer = ServerAnswer {
+            url: url.clone(),
+            media_type: media_type.unwrap_or_default(),
+            status,
+            reason,
+            body,
+        };
         match () {
             () if answer.is_of(PROBLEM_TYPE) => Err(answer.refusal()?),
             // A decided answer of the Builder has a status of its own.

@@ -199,7 +199,7 @@ fn run_here(
     Ok((answer, log))
 }
 
-/// Has a server run a request. Its answer is that of the contract; the reason is in the record, if the attempt left one.
+/// Has a server run a request. Its answer is that of the contract; the reason is in the record, or beside the answer if there is none.
 fn run_there(remote: &RemoteLog, request: &[u8], rerun_of: Option<&str>) -> Result<Answer, Failure> {
     let log = LogSource::Server(remote.clone());
     let rerun_of = rerun_of.map(|word| execution_id(&log, None, word)).transpose()?;
@@ -211,9 +211,10 @@ fn run_there(remote: &RemoteLog, request: &[u8], rerun_of: Option<&str>) -> Resu
         read.map_err(|violations| why(violations.as_slice())).map(Valid::into_inner)
     })?;
     let asked = Valid::<BuilderRequest>::parse(request, &Limits::outside(request.len()));
+    let no_record = "the server left no record of it; the code says why";
+    let reason = answer.reason.unwrap_or_else(|| no_record.to_owned());
     let (Ok(asked), Some(id)) = (asked, &response.execution_id) else {
-        let detail = "the request is not valid; see `crealeph validate builder-request`".to_owned();
-        return Ok(Answer { response, detail, agent: None });
+        return Ok(Answer { response, detail: reason, agent: None });
     };
     let found = log.execution(Some(&asked.robot_id), id)?;
     let records = found.into_iter().flat_map(|found| found.records).map(|(_, record)| record);
@@ -225,10 +226,7 @@ fn run_there(remote: &RemoteLog, request: &[u8], rerun_of: Option<&str>) -> Resu
             let called = Called { version: record.request.agent_version.clone(), ran: record.agent_ran };
             Ok(Answer { response, detail: record.reason, agent: Some(called) })
         }
-        None => {
-            let detail = "the server left no record of it; the code says why".to_owned();
-            Ok(Answer { response, detail, agent: None })
-        }
+        None => Ok(Answer { response, detail: reason, agent: None }),
     }
 }
 

@@ -6,12 +6,16 @@ use crealeph_contracts::contract::to_json;
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
+use crealeph_contracts::text::Shown;
 use crealeph_contracts::{BuilderRequest, BuilderResponse, Valid};
 use crealeph_decision::builder::Record;
 use crealeph_ledger::{EXECUTION_EVENT, EntryPage, Filter, Order, StoredEntry};
-use crealeph_runtime::builder::{self, Execution, ReplayList, ReplayReport, execution_json, reasons_json};
+use crealeph_runtime::builder::{
+    self, Answer, Execution, ReplayList, ReplayReport, execution_json, reasons_json,
+};
+use crealeph_runtime::client::REASON_HEADER;
 use crealeph_runtime::entries::{PageQuery, bounded_page, page_json};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::robots;
 use crate::call::Call;
@@ -20,6 +24,9 @@ use crate::reply::Reply;
 use crate::settings::ServerBounds;
 
 pub(super) const USUAL_PAGE: usize = 100;
+/// How much of a reason a header holds, and what is encoded in it, beside all that is not ASCII.
+const MAX_REASON_CHARS: usize = 1_000;
+const IN_HEADER: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Runs a request and waits for the answer (R12). A decided answer is 200; an error that left nothing is 400, 409 or 422.
 pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
@@ -28,7 +35,7 @@ pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
     let robot = robot_of_request(call)?;
     let builder = call.app.builder.acting_for(call.actor()?);
     let answer = builder.run(&who.tenant_id, &call.body, rerun_of.as_ref(), &call.app.cancel)?;
-    Ok(answered(robot.as_ref(), &answer.response))
+    Ok(answered_now(robot.as_ref(), &answer))
 }
 
 /// The robot that a request is for; `None` if the request is not valid, and then the Builder says what is wrong with it.
@@ -47,6 +54,16 @@ pub(super) fn robot_of_request(call: &Call) -> Result<Option<RobotId>, Problem> 
 /// A part of a path.
 pub(super) fn path_part(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A decided answer, with its reason in words: a request that left no record has none elsewhere.
+pub(super) fn answered_now(robot: Option<&RobotId>, answer: &Answer) -> Reply {
+    let mut reply = answered(robot, &answer.response);
+    let reason = Shown::block(&answer.detail).at_most(MAX_REASON_CHARS).to_string();
+    if let Ok(reason) = HeaderValue::try_from(utf8_percent_encode(&reason, IN_HEADER).to_string()) {
+        reply.headers.insert(REASON_HEADER, reason);
+    }
+    reply
 }
 
 /// A decided answer, with a link to its reasons.

@@ -9,7 +9,7 @@ use crealeph_ledger::{Cancellation, LeaseToken, RequestName};
 use crealeph_runtime::builder::{OpenRun, RunStanding, Submission, open_runs, run_standing};
 use tokio::time::{Instant, timeout_at};
 
-use super::executions::{self, USUAL_PAGE, answered, path_part};
+use super::executions::{self, USUAL_PAGE, answered, answered_now, path_part};
 use super::robots;
 use crate::app::App;
 use crate::call::Call;
@@ -60,7 +60,7 @@ fn accept(call: &Call) -> Result<Accepted, Problem> {
     let limits = bounds.acceptance();
     match call.app.builder.submit(&who.tenant_id, &call.body, rerun_of.as_ref(), key, limits)? {
         Submission::Open(open) => Ok(Accepted::Open(open)),
-        Submission::Answered(answer) => Ok(Accepted::Answered(answered(robot.as_ref(), &answer.response))),
+        Submission::Answered(answer) => Ok(Accepted::Answered(answered_now(robot.as_ref(), &answer))),
         Submission::TenantFull => Err(Problem::bound(
             ProblemKind::RateLimited,
             "max_accepted_per_tenant",
