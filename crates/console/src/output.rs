@@ -48,7 +48,7 @@ pub fn output(viewer: &Viewer, id: &str, part: &OutputPart) -> Markup {
     let target = |place: u64| format!("/runs/{id}/output?after={place}");
     html! {
         h1 { "Output of run " code { (id) } }
-        p { span data-state="" { (badge(part.status)) } @if part.is_running { " for " (elapsed(&part.started_at, viewer.now)) } ", from byte " (number(part.after)) " to " (number(part.next)) }
+        p { span data-state="" { (badge(&part.status)) } @if part.is_running { " for " (elapsed(&part.started_at, viewer.now)) } ", from byte " (number(part.after)) " to " (number(part.next)) }
         (records(id, part))
         @if part.records.is_empty() { p .quiet { @if part.is_running { "Nothing more was printed so far." } @else { "That is all." } } }
         p {

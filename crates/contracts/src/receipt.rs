@@ -14,6 +14,8 @@ use crate::uuid::Uuid;
 use crate::violation::{Code, Report};
 use crate::work_item::{AgentId, WorkspacePath};
 
+/// What the key of an entry that holds the receipt of a run starts with; the run's id follows.
+pub const RUN_RECEIPT_KEY: &str = "run_receipt:";
 /// The largest receipt that is read, and so the largest that is written.
 pub const MAX_RECEIPT_BYTES: usize = 32 << 20;
 

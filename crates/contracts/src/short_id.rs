@@ -18,6 +18,10 @@ words! {
         Execution = "execution",
         /// The run of a held change.
         Run = "run",
+        /// A run whose receipt a workspace of the ledger recorded.
+        Receipt = "receipt",
+        /// A run whose receipt was reported from elsewhere.
+        ReportedReceipt = "reported_receipt",
     }
 }
 

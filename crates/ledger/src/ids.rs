@@ -2,6 +2,8 @@
 //! index of the ids, so the length of the log does not matter.
 
 use crealeph_contracts::held_change::HELD_CHANGE_KEY;
+use crealeph_contracts::receipt::RUN_RECEIPT_KEY;
+use crealeph_contracts::reported::REPORTED_KEY;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::short_id::{MAX_CANDIDATES, NamedKind, one_id, short_id};
 
@@ -18,6 +20,10 @@ pub enum IdKind {
     Execution,
     /// A run whose change was held.
     HeldRun,
+    /// A run whose receipt a workspace of the ledger recorded.
+    Receipt,
+    /// A run whose receipt was reported from elsewhere.
+    ReportedReceipt,
 }
 
 impl IdKind {
@@ -26,7 +32,7 @@ impl IdKind {
         match self {
             IdKind::Entry => "id",
             IdKind::Execution => "execution",
-            IdKind::HeldRun => "key",
+            IdKind::HeldRun | IdKind::Receipt | IdKind::ReportedReceipt => "key",
         }
     }
 
@@ -35,6 +41,8 @@ impl IdKind {
         match self {
             IdKind::Entry | IdKind::Execution => "",
             IdKind::HeldRun => HELD_CHANGE_KEY,
+            IdKind::Receipt => RUN_RECEIPT_KEY,
+            IdKind::ReportedReceipt => REPORTED_KEY,
         }
     }
 }
@@ -45,6 +53,8 @@ impl From<NamedKind> for IdKind {
             NamedKind::Entry => IdKind::Entry,
             NamedKind::Execution => IdKind::Execution,
             NamedKind::Run => IdKind::HeldRun,
+            NamedKind::Receipt => IdKind::Receipt,
+            NamedKind::ReportedReceipt => IdKind::ReportedReceipt,
         }
     }
 }

@@ -272,7 +272,7 @@ impl UsageSum {
 }
 
 fn of_run(run: &LoggedRun) -> Used {
-    let report = run.report();
+    let report = run.report(None);
     let models = run.models();
     Used {
         agent: report.row.agent,

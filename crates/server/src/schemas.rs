@@ -105,24 +105,24 @@ fn replay() -> Value {
 
 fn logged_run() -> Value {
     let number = || json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] });
-    let texts =
-        ["run", "shortId", "task", "status", "startedAt", "robotId", "entry"].map(|name| (name, text()));
-    let named = ["item", "agent", "workspace"].map(|name| (name, nullable(text())));
     let more = [
-        ("files", nullable(count())),
+        ("robotId", text()),
+        ("entry", text()),
+        ("workspace", nullable(text())),
         ("reported", json!({ "type": "boolean" })),
         ("tokens", number()),
         ("costUsd", number()),
         ("seq", count()),
         ("recordedAt", instant()),
     ];
-    object(&[&texts[..], &named[..], &more[..]].concat(), &[])
+    object(&[&work_run_row()[..], &more[..]].concat(), &[])
 }
 
 fn work_run_row() -> Vec<(&'static str, Value)> {
-    let texts = ["run", "shortId", "task", "status", "startedAt"].map(|name| (name, text()));
+    let texts = ["run", "shortId", "task", "status", "outcome", "startedAt", "since"];
+    let texts = texts.map(|name| (name, text()));
     let named = ["item", "agent"].map(|name| (name, nullable(text())));
-    [&texts[..], &named[..], &[("files", nullable(count()))]].concat()
+    [&texts[..], &named[..], &[("files", nullable(count())), ("verdict", nullable(open()))]].concat()
 }
 
 fn run_comparison() -> Value {
@@ -448,6 +448,7 @@ pub(crate) fn components() -> Map<String, Value> {
         }),
         ("RunComparison", run_comparison()),
         ("RunOutput", run_output()),
+        ("RunStory", open()),
         ("Usage", usage()),
         ("Report", open()),
         ("ReceiptReport", ReceiptReport::schema()),

@@ -57,7 +57,7 @@ fn example(
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),
         "compareRuns" => (format!("{path}?a={NO_RUN}&b={NO_RUN}"), None),
-        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput" => {
+        "getRun" | "getRunStory" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput" => {
             (path.replace("{id}", NO_RUN), None)
         }
         "reportReceipt" => (path, Some(r#"{"receipt":{},"envelope":{},"files":[]}"#)),
@@ -104,8 +104,8 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         // No invitation is open.
         "preparePasskey" | "enrolPasskey" => 422,
         // No run and no signer is known, and the receipt is nobody's.
-        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput" | "compareRuns"
-        | "revokeSigner" => 404,
+        "getRun" | "getRunStory" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput"
+        | "compareRuns" | "revokeSigner" => 404,
         "reportReceipt" => 422,
         "enrolSigner" => 400,
         _ => 200,

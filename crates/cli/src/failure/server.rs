@@ -36,6 +36,8 @@ pub(crate) enum ServerFailure {
         "{0} cannot be used with --server: the tenant comes from the key, the configuration is the server's"
     )]
     Excluded(&'static str),
+    #[error("{flag} cannot be used with --server: {why}")]
+    NotThere { flag: &'static str, why: &'static str },
     #[error("the server does not do what it showed, so nothing is signed: it would change {what}")]
     NotShown { what: &'static str },
     #[error(transparent)]
@@ -54,7 +56,7 @@ impl ServerFailure {
             ServerFailure::Client(error) => client_code(error),
             ServerFailure::Line { why, .. } => known_code(&why.code),
             ServerFailure::NoServerForm(_) => "no_server_form",
-            ServerFailure::Excluded(_) => "usage",
+            ServerFailure::Excluded(_) | ServerFailure::NotThere { .. } => "usage",
             ServerFailure::NotShown { .. } => "not_what_was_shown",
             ServerFailure::Webhook(error) => error.code(),
         }
@@ -96,7 +98,7 @@ impl ServerFailure {
                 "leave --server out, unset CREALEPH_SERVER or name a --ledger; `crealeph ledger --help` and docs/server.md say which commands ask a server"
                     .into(),
             ),
-            ServerFailure::Excluded(_) => None,
+            ServerFailure::Excluded(_) | ServerFailure::NotThere { .. } => None,
             ServerFailure::NotShown { .. } => {
                 Some("do not use this server before you know why; its operator may not".into())
             }

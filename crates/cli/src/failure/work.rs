@@ -31,6 +31,10 @@ pub(crate) enum WorkFailure {
     BoundsOfItems(String),
     #[error("there is no `{}`", .0.display())]
     NoStatement(PathBuf),
+    #[error("the ledger does not hold the receipt of run {0}: it was too large for it")]
+    NotRecorded(String),
+    #[error("who signed the receipt of run {run} is not known to the server: {detail}")]
+    Unproven { run: String, detail: String },
     #[error("the files of the run do not match its receipt: {0}")]
     Mismatch(String),
 }
@@ -48,7 +52,10 @@ impl WorkFailure {
             WorkFailure::Plan(PlanError::DuplicateId(_)) => "duplicate_id",
             WorkFailure::Signer(_) => "bad_key",
             WorkFailure::Replay(_) => "bad_run",
-            WorkFailure::NoItems(_) | WorkFailure::NoStatement(_) => "not_found",
+            WorkFailure::NoItems(_) | WorkFailure::NoStatement(_) | WorkFailure::NotRecorded(_) => {
+                "not_found"
+            }
+            WorkFailure::Unproven { .. } => "bad_key",
             WorkFailure::Mismatch(_) => "altered",
             WorkFailure::EmptyTask | WorkFailure::BoundsOfItems(_) => "bad_option",
         }
@@ -98,6 +105,10 @@ impl WorkFailure {
             }
             WorkFailure::NoStatement(_) => {
                 "a receipt is checked with the signed statement beside it, so keep the two together"
+            }
+            WorkFailure::NotRecorded(_) => "verify it in its workspace",
+            WorkFailure::Unproven { .. } => {
+                "give --key with a key that you saved, or have an admin enrol its signer: `crealeph signer add`"
             }
             WorkFailure::EmptyTask => {
                 "say what the agent is to do, as in `crealeph work run --agent NAME \"Fix the parser\"`"

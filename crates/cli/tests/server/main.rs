@@ -10,6 +10,7 @@ mod scratch;
 mod accepted;
 mod approvals;
 mod asked;
+mod asked_work;
 #[path = "../../../verify/tests/approvals/authenticator.rs"]
 #[allow(dead_code, reason = "the tests of the checks use the rest")]
 mod authenticator;

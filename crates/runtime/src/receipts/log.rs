@@ -18,9 +18,9 @@ use serde::Serialize;
 use super::signers::signer_log;
 use crate::approvals::change_of;
 use crate::entries::{PageQuery, bounded_page, merged_newest};
-use crate::report::{ReceiptProof, RunRow, log_row, receipt_proof};
-use crate::work::receipt::{DIFF_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
-use crate::work::{RunReader, RunsError};
+use crate::report::{ReceiptProof, RunRow, RunStory, log_row, receipt_proof};
+use crate::work::receipt::{DIFF_FILE, RESULT_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
+use crate::work::{ItemResult, RunReader, RunsError};
 
 /// Which runs are asked for.
 #[derive(Clone, Debug, Default)]
@@ -201,13 +201,15 @@ impl LoggedRun {
             .map(|artifact| artifact.path.as_str())
     }
 
-    /// As it is listed.
-    pub fn report(&self) -> LoggedRunReport {
+    /// As it is listed, with what the workspace on this machine knows of how it ended.
+    pub fn report(&self, kept: Option<&RunReader>) -> LoggedRunReport {
         let LoggedRun { entry, run, is_reported, read } = self;
         let stated = read.as_ref().map(|read| &read.statement.predicate);
         let receipt = read.as_ref().map(|read| &read.receipt);
+        let mut row = log_row(*run, entry, stated);
+        kept.into_iter().for_each(|reader| standing(&mut row, reader));
         LoggedRunReport {
-            row: log_row(*run, entry, stated),
+            row,
             workspace: stated.map(|stated| stated.workspace.as_str().to_owned()),
             robot_id: entry.content.robot_id.as_str().to_owned(),
             reported: *is_reported,
@@ -220,9 +222,9 @@ impl LoggedRun {
     }
 
     /// The run with its receipt and signed statement, exactly as they are recorded, as JSON.
-    pub fn json(&self) -> String {
+    pub fn json(&self, kept: Option<&RunReader>) -> String {
         #[expect(clippy::expect_used, reason = "a report has no map whose keys are not strings")]
-        let run = serde_json::to_string(&self.report()).expect("a report is written as JSON");
+        let run = serde_json::to_string(&self.report(kept)).expect("a report is written as JSON");
         let (receipt, envelope) = documents(&self.entry).unzip();
         let mut out = String::new();
         let mut object = ObjectWriter::new(&mut out);
@@ -333,6 +335,21 @@ impl LoggedRun {
         self.read.as_ref().map(|read| outcomes_in(&read.receipt))
     }
 
+    /// Adds to what the statement says what its workspace, on this machine, knows besides: how it ended, and its tests, if the result
+    /// there is what the run left.
+    ///
+    /// # Errors
+    /// When the workspace cannot be read.
+    pub fn complete(&self, story: &mut RunStory, kept: &RunReader) -> Result<(), RunsError> {
+        standing(&mut story.row, kept);
+        let result = kept.file(&self.run, RESULT_FILE)?;
+        let text = result.and_then(|bytes| self.unaltered(RESULT_FILE, &bytes).ok());
+        if let Some(result) = text.and_then(|text| ItemResult::parse(text.as_bytes())) {
+            story.add_result(&result.result);
+        }
+        Ok(())
+    }
+
     /// The names of files that the statement names and the log does not hold.
     pub fn left_out(&self) -> Vec<String> {
         let held = self.files();
@@ -363,6 +380,15 @@ impl LoggedRun {
             "it lies in the workspace {workspace}{host}; `crealeph work {command} {run}` there shows it"
         );
         RunFileError::NotHere { what, place }
+    }
+}
+
+/// When a run of the workspace on this machine started and how it ended, as its journal says.
+fn standing(row: &mut RunRow, kept: &RunReader) {
+    if let Some(summary) = kept.get(&row.run) {
+        row.outcome = summary.state.as_str().to_owned();
+        row.started_at = summary.started_at.as_str().to_owned();
+        row.since = summary.at.as_str().to_owned();
     }
 }
 

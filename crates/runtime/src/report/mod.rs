@@ -34,7 +34,8 @@ pub use executions::{
 pub use proof::{CheckpointProof, LogProof, ProofStatus, ReceiptProof};
 pub use runs::{
     AccountStory, AdmissionStory, AgentStory, BoundStory, ChangeStory, CommitStory, ConnectionStory,
-    EarlierRunStory, FileStory, RunRow, RunSection, RunStory, RunVerdictStory, TestStory, open_run_rows,
+    EarlierRunStory, FigureStory, FileStory, RunRow, RunSection, RunStory, RunVerdictStory, TestStory,
+    open_run_rows, workspace_row, workspace_run,
 };
 
 /// How many runs, and how many executions, a report lists.

@@ -4,8 +4,10 @@ pub(super) mod log;
 mod statement;
 mod workspace;
 
-use crealeph_contracts::WorkItem;
+use crealeph_contracts::reported::REPORTED_KEY;
+use crealeph_contracts::run_result::RunMetrics;
 use crealeph_contracts::uuid::Uuid;
+use crealeph_contracts::{RunResult, WorkItem};
 use crealeph_ledger::StoredEntry;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -15,7 +17,7 @@ use super::proof::ReceiptProof;
 use super::{ReportError, ReportQuestion, ReportSource, TextPart, id_text};
 use crate::work::receipt::RUN_RECEIPT_KEY;
 
-pub use workspace::open_run_rows;
+pub use workspace::{open_run_rows, workspace_row, workspace_run};
 
 /// How much of a task, a reason or the output of tests is kept.
 const MAX_TEXT_BYTES: usize = 16 << 10;
@@ -51,10 +53,17 @@ pub struct RunRow {
     pub agent: Option<String>,
     /// How it ended or stands.
     pub status: String,
+    /// The same as `work status` says it: of a log, whose receipts tell no time-out and no interruption from another failure,
+    /// `success`, `denied` or `failure`.
+    pub outcome: String,
     /// When it was started.
     pub started_at: String,
+    /// Since when it has been so.
+    pub since: String,
     /// How many files it changed; absent if that is not known.
     pub files: Option<u64>,
+    /// The last verdict on it, if it was held.
+    pub verdict: Option<RunVerdictStory>,
 }
 
 /// A run in full.
@@ -80,6 +89,8 @@ pub struct RunStory {
     pub admission: Option<AdmissionStory>,
     /// What it changed.
     pub change: ChangeStory,
+    /// How long it took, and how much it did; absent before it is over.
+    pub figures: Option<FigureStory>,
     /// Its tests.
     pub tests: Option<TestStory>,
     /// What people decided about it, as its statement says.
@@ -107,10 +118,47 @@ pub struct RunStory {
 }
 
 impl RunStory {
+    /// Adds what the result of the run says and its statement does not.
+    pub(crate) fn add_result(&mut self, result: &RunResult) {
+        self.figures = Some(FigureStory::of(result));
+        let passed = result.metrics.tests_passed.map(|count| count.get());
+        let failed = result.metrics.tests_failed.map(|count| count.get());
+        if let Some(tests) = &mut self.tests {
+            (tests.passed, tests.failed) = (passed, failed);
+        }
+    }
+
     /// Adds the diff of its change, if it has none.
     pub fn add_diff(&mut self, diff: &str) {
         if self.change.diff.is_none() {
             workspace::with_diff(&mut self.change, diff);
+        }
+    }
+}
+
+/// What a run took.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FigureStory {
+    /// Milliseconds.
+    pub took_ms: f64,
+    /// Files that it touched.
+    pub files: u64,
+    /// Deltas of its change.
+    pub deltas: u64,
+    /// Tool operations.
+    pub tool_operations: u64,
+}
+
+impl FigureStory {
+    /// What the result of a run says.
+    pub fn of(result: &RunResult) -> Self {
+        let RunMetrics { execution_time_ms, tool_ops_count, delta_size, files_touched, .. } = &result.metrics;
+        FigureStory {
+            took_ms: execution_time_ms.get(),
+            files: files_touched.get(),
+            deltas: delta_size.get(),
+            tool_operations: tool_ops_count.get(),
         }
     }
 }
@@ -150,6 +198,8 @@ pub struct EarlierRunStory {
     /// The run.
     #[serde(with = "id_text")]
     pub run: Uuid,
+    /// The short form of its id.
+    pub short_id: String,
 }
 
 /// What admission said.
@@ -276,9 +326,10 @@ pub(super) fn section(
     }
 }
 
-/// The run whose receipt an entry holds.
+/// The run whose receipt an entry holds, of a workspace of the ledger or reported.
 fn run_of(entry: &StoredEntry) -> Option<Uuid> {
-    Uuid::parse(entry.content.key.as_ref()?.as_str().strip_prefix(RUN_RECEIPT_KEY)?)
+    let key = entry.content.key.as_ref()?.as_str();
+    Uuid::parse(key.strip_prefix(RUN_RECEIPT_KEY).or_else(|| key.strip_prefix(REPORTED_KEY))?)
 }
 
 /// The first line of a task.

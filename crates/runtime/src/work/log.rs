@@ -9,6 +9,7 @@
 //! agent>+a line whose end has not come yet, or that is very long; its next record goes on
 //! ```
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crealeph_sandbox::{RedactedStream, Redactor, Stream};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tracing::warn;
 
 use super::store::{RunsError, failed, own_file};
@@ -36,7 +37,8 @@ const MAX_SHOWN_CHARS: usize = 400;
 const HEADER_BYTES: usize = 7;
 
 /// Whose output it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogSource {
     /// The agent's.
     Agent,
@@ -72,24 +74,45 @@ pub enum LogRecord {
     Gap(u64),
 }
 
+/// A record as it is written.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum WrittenRecord<'r> {
+    Gap { left_out_bytes: u64 },
+    Text { source: LogSource, stream: StreamName, text: Cow<'r, str>, goes_on: bool },
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum StreamName {
+    Stdout,
+    Stderr,
+}
+
 impl Serialize for LogRecord {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(untagged)]
-        enum Written<'r> {
-            Gap { left_out_bytes: u64 },
-            Text { source: &'static str, stream: &'static str, text: &'r str, goes_on: bool },
-        }
         let written = match self {
-            LogRecord::Gap(bytes) => Written::Gap { left_out_bytes: *bytes },
-            LogRecord::Text { source, is_error, text, goes_on } => Written::Text {
-                source: source.as_str(),
-                stream: if *is_error { "stderr" } else { "stdout" },
-                text,
+            LogRecord::Gap(bytes) => WrittenRecord::Gap { left_out_bytes: *bytes },
+            LogRecord::Text { source, is_error, text, goes_on } => WrittenRecord::Text {
+                source: *source,
+                stream: if *is_error { StreamName::Stderr } else { StreamName::Stdout },
+                text: text.into(),
                 goes_on: *goes_on,
             },
         };
         written.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for LogRecord {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(match WrittenRecord::deserialize(from)? {
+            WrittenRecord::Gap { left_out_bytes } => LogRecord::Gap(left_out_bytes),
+            WrittenRecord::Text { source, stream, text, goes_on } => {
+                let is_error = matches!(stream, StreamName::Stderr);
+                LogRecord::Text { source, is_error, text: text.into_owned(), goes_on }
+            }
+        })
     }
 }
 
@@ -336,6 +359,23 @@ impl LogReader {
         }
         Ok((records, false))
     }
+}
+
+/// The records of a log whose files were handed out whole, each by its name.
+pub fn log_records<'f>(files: impl IntoIterator<Item = (&'f str, &'f str)>) -> Vec<LogRecord> {
+    let started = |(name, text): (&'f str, &'f str)| Some((start_of(name)?, text));
+    let mut files: Vec<(u64, &str)> = files.into_iter().filter_map(started).collect();
+    files.sort_by_key(|(start, _)| *start);
+    let (mut records, mut place) = (Vec::new(), 0);
+    for (start, text) in files {
+        if start > place {
+            records.push(LogRecord::Gap(start - place));
+        }
+        place = start + text.len() as u64;
+        let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        records.extend(lines.filter_map(|line| read_record(line.as_bytes())));
+    }
+    records
 }
 
 /// The last lines that say something, of the tests if there were any, else of the agent; events of known streams as their text.

@@ -73,7 +73,7 @@ pub use hold::{DecidedRun, HeldRun};
 pub use interrupt::Interrupt;
 pub use journal::RunVerdict;
 pub use later::ChangedPath;
-pub use log::{LogReader, LogRecord, LogSource, last_lines};
+pub use log::{LogReader, LogRecord, LogSource, last_lines, log_records};
 pub use output::OutputPart;
 pub use pack::{CAPSULE_FILE, CapsuleBounds};
 pub use paths::OutsideWorkspace;

@@ -1,21 +1,23 @@
 //! A part of what a run printed, as it is kept: from a place on, or its end. Owns how much of an output is handed out at once; reads
 //! alone.
 
+use std::borrow::Cow;
+
 use crealeph_contracts::uuid::Uuid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::log::{LogReader, LogRecord};
 use super::reader::{RunReader, RunState};
 use super::store::RunsError;
 
 /// A part of what a run's agent and tests printed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputPart {
     /// The run.
     pub run: String,
     /// How far the run has come.
-    pub status: &'static str,
+    pub status: Cow<'static, str>,
     /// When it was started.
     pub started_at: String,
     /// Since when it has been in that state.
@@ -81,7 +83,7 @@ impl OutputPart {
         let records = read(log)?;
         let part = OutputPart {
             run: run.to_string(),
-            status: summary.state.as_str(),
+            status: summary.state.as_str().into(),
             started_at: summary.started_at.as_str().to_owned(),
             since: summary.at.as_str().to_owned(),
             is_running: summary.state == RunState::Running,

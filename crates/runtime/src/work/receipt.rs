@@ -29,12 +29,11 @@ use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_decision::work::DeltaClass;
 use crealeph_workspace::{Change, DIFF_ALGORITHM, Store, StoreError};
 
+pub use crealeph_contracts::receipt::RUN_RECEIPT_KEY;
 pub use signer::{NAME_PREFIX, Signer, SignerError};
 
 /// The type of a receipt's entry.
 pub const RUN_RECEIPT: Literal = Literal::new("run_receipt");
-/// How the client key of its entry begins; the run's id follows.
-pub const RUN_RECEIPT_KEY: &str = "run_receipt:";
 /// The module of entries about work.
 pub const WORK_MODULE: Literal = Literal::new("work");
 /// The robot of what is bound to none.
@@ -47,6 +46,8 @@ pub const RECEIPT_FILE: &str = RECEIPT_NAME;
 pub const ENVELOPE_FILE: &str = "RECEIPT.dsse.json";
 /// The diff beside it.
 pub const DIFF_FILE: &str = "change.diff";
+/// How it ended.
+pub(crate) const RESULT_FILE: &str = "result.json";
 /// The work item beside it.
 pub const ITEM_FILE: &str = "work-item.json";
 

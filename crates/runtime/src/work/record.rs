@@ -18,7 +18,7 @@ use crealeph_contracts::{RunResult, WorkItem};
 use crealeph_decision::work::{Ending, run_hash};
 use crealeph_workspace::{Change, DIFF_ALGORITHM};
 
-pub(super) use super::receipt::DIFF_FILE;
+pub(super) use super::receipt::{DIFF_FILE, RESULT_FILE};
 
 use super::clean;
 use super::config::WorkAgent;
@@ -38,7 +38,6 @@ use super::store::{LockedRuns, RunsError};
 use super::subject::SUBJECT_FILE;
 use super::trace::Trace;
 
-pub(super) const RESULT_FILE: &str = "result.json";
 pub(super) const STDOUT_FILE: &str = "stdout.txt";
 pub(super) const STDERR_FILE: &str = "stderr.txt";
 /// Who started a run and with which program, while it is not over.

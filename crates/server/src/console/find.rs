@@ -98,7 +98,7 @@ fn runs(call: &Call, words: &str) -> Result<(Vec<SearchHit>, bool), Problem> {
     let (runs, next) = runs_of_log(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?;
     let wanted = words.to_lowercase();
     let hits = runs.iter().filter_map(|run| {
-        let (report, id) = (run.report(), run.run.to_string());
+        let (report, id) = (run.report(None), run.run.to_string());
         let has = |text: &str| text.to_lowercase().contains(&wanted);
         let is_found = id.starts_with(&wanted)
             || has(&report.row.task)

@@ -97,6 +97,18 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         method: Verb::Get,
+        path: "/v1/work/runs/{id}/story",
+        name: "getRunStory",
+        summary: "Get what happened in a run: task, agent, change, tests, network, verdicts and proof",
+        access: READ,
+        parameters: &[RUN],
+        body: None,
+        answer: answer("the run, as `crealeph work show` writes it for people", "RunStory"),
+        problems: &[],
+        handler: Handler::Blocking(story),
+    },
+    Route {
+        method: Verb::Get,
         path: "/v1/work/runs/{id}/verify",
         name: "verifyRun",
         summary: "Verify the receipt of a run with the signers that the tenant has enrolled",
@@ -207,11 +219,17 @@ pub(crate) fn page(call: &Call, limit: usize) -> Result<(Vec<LoggedRunReport>, O
         true => (Vec::new(), None),
         false => runs_of_log(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?,
     };
-    Ok((runs.iter().map(LoggedRun::report).collect(), next.map(|next| next.to_string())))
+    let kept = call.own_runs()?;
+    let runs = runs.iter().map(|run| run.report(kept.as_ref()));
+    Ok((runs.collect(), next.map(|next| next.to_string())))
 }
 
 fn show(call: &Call) -> Result<Reply, Problem> {
-    Ok(Reply::json(named(call)?.json()))
+    Ok(Reply::json(named(call)?.json(call.own_runs()?.as_ref())))
+}
+
+fn story(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json_of(&found(call)?.story_with_diff(call)?.0))
 }
 
 fn verify(call: &Call) -> Result<Reply, Problem> {
@@ -256,13 +274,7 @@ fn compare(call: &Call) -> Result<Reply, Problem> {
 pub(crate) fn compared(call: &Call) -> Result<RunComparison, Problem> {
     let side = |name: &str| {
         let run = find(call, call.text(name).unwrap_or_default())?;
-        let diff = match run.diff(call) {
-            Ok(diff) => Some(diff),
-            Err(RunFileError::NotHere { .. } | RunFileError::Altered { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        let mut story = run.story(call)?;
-        diff.iter().for_each(|diff| story.add_diff(diff));
+        let (story, diff) = run.story_with_diff(call)?;
         Ok::<_, Problem>((run, story, diff))
     };
     let (a, b) = (side("a")?, side("b")?);
@@ -338,7 +350,24 @@ impl FoundRun {
             }
             _ => reports::about(call, question)?,
         };
-        report.runs.stories.into_iter().next().ok_or_else(|| Problem::unknown_id("run"))
+        let story = report.runs.stories.into_iter().next();
+        let mut story = story.ok_or_else(|| Problem::unknown_id("run"))?;
+        if let (Some(run), Some(reader)) = (&self.logged, &self.kept) {
+            run.complete(&mut story, reader)?;
+        }
+        Ok(story)
+    }
+
+    /// The same with the diff, if it is here and as the run left it.
+    fn story_with_diff(&self, call: &Call) -> Result<(RunStory, Option<String>), Problem> {
+        let diff = match self.diff(call) {
+            Ok(diff) => Some(diff),
+            Err(RunFileError::NotHere { .. } | RunFileError::Altered { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let mut story = self.story(call)?;
+        diff.iter().for_each(|diff| story.add_diff(diff));
+        Ok((story, diff))
     }
 
     /// What it changed.

@@ -18,8 +18,8 @@ use crealeph_runtime::builder::Execution;
 use crealeph_runtime::client::ClientError;
 use crealeph_runtime::entries::{AppendedReport, read_lineage, read_page};
 
-pub(super) use remote::{AppendedStart, RefusedDraft, RemoteLog};
-use remote::{found, text};
+use remote::text;
+pub(super) use remote::{AppendedStart, RefusedDraft, RemoteLog, found};
 
 use super::ledger::Settled;
 use crate::failure::{Failure, ServerFailure};

@@ -28,7 +28,9 @@ pub(in crate::commands) struct RemoteLog {
 }
 
 /// What a server says of something that may not be there.
-pub(super) fn found(answer: Result<ServerAnswer, ClientError>) -> Result<Option<ServerAnswer>, ClientError> {
+pub(in crate::commands) fn found(
+    answer: Result<ServerAnswer, ClientError>,
+) -> Result<Option<ServerAnswer>, ClientError> {
     match answer {
         Err(ClientError::Refused(why)) if why.status == 404 && why.code == "unknown_id" => Ok(None),
         answer => answer.map(Some),
@@ -98,7 +100,11 @@ impl RemoteLog {
     }
 
     /// What words stand for, and their short forms. What is empty names nothing.
-    pub(super) fn find_ids(&self, kind: NamedKind, words: &[&str]) -> Result<Vec<FoundId>, Failure> {
+    pub(in crate::commands) fn find_ids(
+        &self,
+        kind: NamedKind,
+        words: &[&str],
+    ) -> Result<Vec<FoundId>, Failure> {
         let words: Vec<Text> = words.iter().filter_map(|word| Text::new(word)).collect();
         let mut all = Vec::new();
         for words in words.chunks(IDS_AT_ONCE) {
@@ -146,7 +152,7 @@ impl RemoteLog {
     }
 
     /// A page of a list that goes by cursors, under the name that its items have there; it is as long as asked for, unless the list ends.
-    pub(super) fn page<T: DeserializeOwned>(
+    pub(in crate::commands) fn page<T: DeserializeOwned>(
         &self,
         (path, name): (&[&str], &str),
         query: &[(&str, Option<String>)],

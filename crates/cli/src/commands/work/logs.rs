@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use crealeph_runtime::work::{LogRecord, LogSource, RunState, WorkError};
 
+use super::remote_runs::{RemoteOutput, RemoteRuns};
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::CommandOutcome;
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ Examples:
 
 Standard output and standard error, in the order in which they came, without secrets. Of a long output the start and the end
 are kept, and how much lay between is stated. A terminal gets control characters as escapes, a pipe the text itself; --json gives records. `-f` prints what comes until the run
-ends; `work clean` removes what old runs printed.
+ends; `work clean` removes what old runs printed. With --server it is a run of the server's own workspace, or one that was reported to it with its logs.
 
 Exit codes: 0 printed, 1 there is no such run, 2 cannot be done.";
 
@@ -54,17 +55,46 @@ impl Logs {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
-        let mut reader = super::named_run::open(&self.workspace)?;
-        let run = reader.find(self.run.as_deref()).map_err(WorkError::from)?.run;
-        let mut log = reader.log(&run);
+        match RemoteRuns::named(&self.workspace)? {
+            Some(server) => {
+                let run = server.find(self.run.as_deref())?;
+                let short = server.short(&run)?;
+                let mut place = 0;
+                let look = || {
+                    let RemoteOutput { records, next, has_more } = server.output(&run, place)?;
+                    place = next.unwrap_or(place);
+                    Ok(NewOutput { records, is_running: next.is_some(), has_more })
+                };
+                self.print(&short, look, output)
+            }
+            None => {
+                let mut reader = super::named_run::open(&self.workspace)?;
+                let run = reader.find(self.run.as_deref()).map_err(WorkError::from)?.run;
+                let (short, mut log) = (reader.short(&run), reader.log(&run));
+                let look = || {
+                    // What is written before the run is over is there when it is over.
+                    let is_running = reader.state_of(&run).map_err(WorkError::from)? == RunState::Running;
+                    let records = log.read().map_err(WorkError::from)?;
+                    Ok(NewOutput { records, is_running, has_more: false })
+                };
+                self.print(&short, look, output)
+            }
+        }
+    }
+
+    /// Prints what there is, and what comes if that is asked for; `run` is the short id of the run.
+    fn print(
+        &self,
+        run: &str,
+        mut look: impl FnMut() -> Result<NewOutput, Failure>,
+        output: &mut Output,
+    ) -> Result<CommandOutcome, Failure> {
         let mut text = LogText { open: None, has_names: !self.agent && !self.tests };
         let mut is_empty = true;
         let is_json = self.wants_json() || output.is_json_named();
-        let state = loop {
-            // What is written before the run is over is there when it is over.
-            let state = reader.state_of(&run).map_err(WorkError::from)?;
-            for record in log.read().map_err(WorkError::from)?.iter().filter(|record| self.is_wanted(record))
-            {
+        let is_running = loop {
+            let NewOutput { records, is_running, has_more } = look()?;
+            for record in records.iter().filter(|record| self.is_wanted(record)) {
                 is_empty = false;
                 match is_json {
                     true => output.report_line(record)?,
@@ -72,16 +102,19 @@ impl Logs {
                 }
             }
             output.flush()?;
-            if !self.follow || state != RunState::Running {
-                break state;
+            if has_more {
+                continue;
+            }
+            if !self.follow || !is_running {
+                break is_running;
             }
             std::thread::sleep(LOOK_AGAIN);
         };
         output.document(text.end())?;
         output.flush()?;
         if is_empty {
-            let so_far = if state == RunState::Running { " so far" } else { ", or it was cleaned" };
-            note!("run {} printed nothing{so_far}", reader.short(&run));
+            let so_far = if is_running { " so far" } else { ", or it was cleaned" };
+            note!("run {run} printed nothing{so_far}");
         }
         Ok(CommandOutcome::Good)
     }
@@ -93,6 +126,14 @@ impl Logs {
             LogRecord::Gap(_) => true,
         }
     }
+}
+
+/// What a run printed since it was last looked at.
+struct NewOutput {
+    records: Vec<LogRecord>,
+    is_running: bool,
+    /// There is more already.
+    has_more: bool,
 }
 
 /// Records as lines of text.

@@ -10,6 +10,7 @@ mod key;
 mod logs;
 mod named_run;
 mod plan;
+mod remote_runs;
 mod replay;
 mod report;
 mod report_to;

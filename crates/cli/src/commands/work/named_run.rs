@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use crealeph_runtime::report::RunRow;
 use crealeph_runtime::work::{RunReader, RunSummary, RunsError, WorkError};
 use serde::Serialize;
 
 use super::evidence::mismatch;
+use super::remote_runs::RemoteRuns;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::CommandOutcome;
 use crate::failure::Failure;
@@ -18,9 +20,11 @@ Examples:
   crealeph work show
   crealeph work show 0190a6f0 --diff
   crealeph work diff fix-parser
+  crealeph --server https://crealeph.example.com work show @-
 
 A run is named by its id, by the start of it, or by its item, whose newest run is meant; `@` is the newest run, `@-` the one
-before. Without a name it is the newest.
+before. Without a name it is the newest. With --server it is a run of the server: of its own workspace, recorded in its ledger or
+reported to it.
 
 Exit codes: 0 shown, 1 there is no such run, 2 cannot be shown.";
 
@@ -56,26 +60,42 @@ pub(super) struct Diff {
 
 impl Diff {
     pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
+        if let Some(server) = RemoteRuns::named(&self.workspace)? {
+            let run = server.find(self.run.as_deref())?;
+            print_diff(Some(&server.diff(&run)?), &server.short(&run)?, self.raw, output)?;
+            return Ok(CommandOutcome::Good);
+        }
         let reader = open(&self.workspace)?;
         let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
-        print_diff(&reader, &summary, self.raw, output)?;
+        print_kept_diff(&reader, &summary, self.raw, output)?;
         output.flush()?;
         warned(&self.workspace, &reader, &summary)
     }
 }
 
-pub(super) fn print_diff(
+/// Prints the diff that a workspace keeps of a run.
+pub(super) fn print_kept_diff(
     reader: &RunReader,
     summary: &RunSummary,
     is_raw: bool,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let diff = reader.diff(&summary.run).map_err(WorkError::from)?;
-    match diff.as_deref() {
-        Some("") => note!("run {} changed nothing", reader.short(&summary.run)),
+    print_diff(diff.as_deref(), &reader.short(&summary.run), is_raw, output)
+}
+
+/// Prints a diff; `run` is the short id of its run.
+pub(super) fn print_diff(
+    diff: Option<&str>,
+    run: &str,
+    is_raw: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    match diff {
+        Some("") => note!("run {run} changed nothing"),
         Some(diff) if is_raw => output.exactly(diff)?,
         Some(diff) => output.document(diff)?,
-        None => note!("no diff of run {} is kept", reader.short(&summary.run)),
+        None => note!("no diff of run {run} is kept"),
     }
     Ok(())
 }
@@ -124,26 +144,26 @@ pub(super) struct RunLine<'s> {
 
 #[derive(Serialize)]
 struct VerdictLine<'s> {
-    verdict: &'static str,
+    verdict: &'s str,
     who: &'s str,
     why: &'s str,
     at: &'s str,
 }
 
 impl<'s> RunLine<'s> {
-    pub(super) fn new(summary: &'s RunSummary) -> RunLine<'s> {
+    pub(super) fn new(row: &'s RunRow) -> RunLine<'s> {
         RunLine {
-            run: summary.run.to_string(),
-            id: summary.item.as_ref().map(|item| item.as_str()),
-            agent: summary.agent.as_deref(),
-            status: summary.state.as_str(),
-            at: summary.at.as_str(),
-            started_at: summary.started_at.as_str(),
-            verdict: summary.verdict.as_ref().map(|verdict| VerdictLine {
-                verdict: if verdict.is_approved { "approved" } else { "rejected" },
-                who: &verdict.who,
-                why: &verdict.why,
-                at: verdict.at.as_str(),
+            run: row.run.to_string(),
+            id: row.item.as_deref(),
+            agent: row.agent.as_deref(),
+            status: &row.outcome,
+            at: &row.since,
+            started_at: &row.started_at,
+            verdict: row.verdict.as_ref().map(|verdict| VerdictLine {
+                verdict: &verdict.decision,
+                who: &verdict.by,
+                why: &verdict.reason,
+                at: &verdict.at,
             }),
         }
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crealeph_contracts::RunResult;
-use crealeph_contracts::receipt::{Connection, ConnectionRefusal, Receipt};
+use crealeph_contracts::receipt::ConnectionRefusal;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
+use crealeph_runtime::report::{ConnectionStory, FigureStory, RunStory};
 use crealeph_runtime::work::{CAPSULE_FILE, ItemOutcome, ItemResult, UNDO_PREFIX};
 
 use super::bounds_args::raised_by;
@@ -77,7 +77,9 @@ pub(in crate::commands) fn finished(finished: &ItemResult, run: &str, note: &str
     let mut out = Page::default();
     let no_change = if is_unchanged(finished) { NO_CHANGE } else { "" };
     out.line(&format!("{}: {}{no_change}{note}", title(item, run), result.status));
-    reasons(&mut out, result);
+    for why in result.error.iter().chain(&result.denial_reason) {
+        reason(&mut out, why.as_str());
+    }
     for (files, sign) in
         [(&result.created_files, '+'), (&result.modified_files, '~'), (&result.deleted_files, '-')]
     {
@@ -85,7 +87,9 @@ pub(in crate::commands) fn finished(finished: &ItemResult, run: &str, note: &str
             out.line(&format!("  {sign} {}", from_here(path.as_str())));
         }
     }
-    figures(&mut out, result);
+    let tests = (result.metrics.tests_passed, result.metrics.tests_failed);
+    let tests = tests.0.zip(tests.1).map(|(passed, failed)| (passed.get(), failed.get()));
+    figures(&mut out, &FigureStory::of(result), tests);
     let _ = writeln!(out, "  receipt  {}", from_here(result.receipt_path.as_str()));
     if Path::new(result.receipt_path.as_str()).with_file_name(CAPSULE_FILE).exists() {
         let _ = writeln!(out, "  retry    crealeph work retry {run}");
@@ -94,27 +98,24 @@ pub(in crate::commands) fn finished(finished: &ItemResult, run: &str, note: &str
 }
 
 /// Why a run did not succeed, and what raises the bound that it met.
-pub(super) fn reasons(out: &mut Page, result: &RunResult) {
-    for why in result.error.iter().chain(&result.denial_reason) {
-        out.quoted("  why      ", why.as_str());
-        if let Some(raised_by) = raised_by(why.as_str()) {
-            out.line(&format!("  raise    {raised_by}"));
-        }
+pub(super) fn reason(out: &mut Page, why: &str) {
+    out.quoted("  why      ", why);
+    if let Some(raised_by) = raised_by(why) {
+        out.line(&format!("  raise    {raised_by}"));
     }
 }
 
-/// How long it took, and how much it did.
-pub(super) fn figures(out: &mut Page, result: &RunResult) {
-    let metrics = &result.metrics;
+/// How long it took, how much it did, and how many of its tests passed and failed.
+pub(super) fn figures(out: &mut Page, figures: &FigureStory, tests: Option<(u64, u64)>) {
     let _ = writeln!(
         out,
         "  took     {:.1} s, {}, {}, {}",
-        metrics.execution_time_ms.get() / 1000.0,
-        counted(metrics.files_touched.get() as usize, "file"),
-        counted(metrics.delta_size.get() as usize, "delta"),
-        counted(metrics.tool_ops_count.get() as usize, "tool operation"),
+        figures.took_ms / 1000.0,
+        counted(figures.files as usize, "file"),
+        counted(figures.deltas as usize, "delta"),
+        counted(figures.tool_operations as usize, "tool operation"),
     );
-    if let (Some(passed), Some(failed)) = (metrics.tests_passed, metrics.tests_failed) {
+    if let Some((passed, failed)) = tests {
         let _ = writeln!(out, "  tests    {passed} passed, {failed} failed");
     }
 }
@@ -134,19 +135,19 @@ pub(super) fn last_lines(outcome: &ItemOutcome, lines: &[String], run: &str) -> 
 }
 
 /// How strong the sandbox of a run was, and what it connected to.
-pub(super) fn walls(out: &mut Page, receipt: &Receipt) {
-    out.line(&format!("  sandbox  {}", receipt.sandbox_strength));
-    for connection in receipt.connections.as_slice() {
+pub(super) fn walls(out: &mut Page, story: &RunStory) {
+    story.sandbox.iter().for_each(|strength| out.line(&format!("  sandbox  {strength}")));
+    for connection in &story.connections {
         let _ = writeln!(out, "  network  {} {}", connection.host, fate(connection));
     }
-    if let Some(more) = receipt.connections_left_off {
-        let _ = writeln!(out, "  network  {more} more connections were not recorded");
+    if story.connections_left_out > 0 {
+        let _ = writeln!(out, "  network  {} more connections are not listed", story.connections_left_out);
     }
 }
 
 /// What became of a connection.
-pub(super) fn fate(connection: &Connection) -> &'static str {
-    match connection.reason {
+fn fate(connection: &ConnectionStory) -> &'static str {
+    match connection.reason.as_deref().and_then(ConnectionRefusal::parse) {
         None if connection.allowed => "reached",
         None => "refused",
         Some(ConnectionRefusal::NotGranted) => "refused: not granted",

@@ -1,21 +1,15 @@
-//! `crealeph work show`: one page about a run, whatever its state.
+//! `crealeph work show`: one page about a run, whatever its state, of the workspace or of a server.
 
-use std::fs;
-use std::path::Path;
-
-use crealeph_contracts::attestation::WorkRun;
-use crealeph_contracts::provenance::{AgentFacts, LocalUser};
-use crealeph_contracts::receipt::{Receipt, RunRelation};
-use crealeph_contracts::run_result::RunStatus;
-use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE};
-use crealeph_runtime::work::{
-    CAPSULE_FILE, DiffStat, ItemResult, RunReader, RunState, RunSummary, WorkError,
+use crealeph_runtime::report::{
+    AgentStory, ChangeStory, ProofStatus, RunStory, RunVerdictStory, TextPart, workspace_row, workspace_run,
 };
-use crealeph_verify::read_unproven;
+use crealeph_runtime::work::receipt::RECEIPT_FILE;
+use crealeph_runtime::work::{CAPSULE_FILE, WorkError};
 
-use super::named_run::{RunLine, Show, open, print_diff, warned};
+use super::named_run::{RunLine, Show, open, print_diff, print_kept_diff, warned};
+use super::remote_runs::RemoteRuns;
 use super::report;
-use super::status::{now_nanos, shown_age};
+use super::status::{age_at, now_nanos};
 use crate::commands::CommandOutcome;
 use crate::failure::Failure;
 use crate::output::{Output, note};
@@ -31,200 +25,218 @@ impl Show {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
+        match RemoteRuns::named(&self.workspace)? {
+            Some(server) => self.run_remote(&server, output),
+            None => self.run_here(output),
+        }
+    }
+
+    fn run_here(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let reader = open(&self.workspace)?;
         let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
         if self.diff {
-            print_diff(&reader, &summary, false, output)?;
+            print_kept_diff(&reader, &summary, false, output)?;
             output.flush()?;
             return warned(&self.workspace, &reader, &summary);
         }
         let result = reader.result(&summary.run).map_err(WorkError::from)?;
         match (self.workspace.at.json || !output.is_for_person(), result) {
             (true, Some(result)) => output.json_line(&result.text)?,
-            (true, None) => output.report_line(&RunLine::new(&summary))?,
+            (true, None) => output.report_line(&RunLine::new(&workspace_row(&reader, &summary)?))?,
             (false, result) => {
+                let run = reader.short(&summary.run);
                 if result.as_ref().is_some_and(|result| result.value.is_none()) {
-                    note!("the result of run {} cannot be read", reader.short(&summary.run));
+                    note!("the result of run {run} cannot be read");
                 }
-                let page = RunPage { reader: &reader, summary: &summary };
-                let result = result.and_then(|result| result.value);
-                let item = summary.item.as_ref().map_or_else(String::new, report::prefix);
-                let run = format!("{item}run {}: ", reader.short(&summary.run));
-                let age = shown_age(now_nanos() - summary.started_at.instant().unix_nanos());
-                let no_change = match &result {
-                    Some(result) if report::is_unchanged(result) => report::NO_CHANGE,
-                    _ => "",
-                };
-                output.state_line(
-                    &run,
-                    summary.state.as_str(),
-                    &format!("{no_change}, started {age} ago"),
-                )?;
-                output.page(&page.lines(result.as_ref())?)?;
+                let story = workspace_run(&reader, &summary)?;
+                let folder = reader.folder(&summary.run);
+                let receipt = folder.join(RECEIPT_FILE);
+                let receipt = receipt.exists().then(|| report::from_here(&receipt.to_string_lossy()));
+                let mut next = next(&story, &run);
+                if story.row.outcome == "success" && !is_unchanged(&story) {
+                    next.push(format!("work undo {run}"));
+                }
+                if folder.join(CAPSULE_FILE).exists() {
+                    next.push(format!("work retry {run}"));
+                }
+                print(&RunPage { story: &story, receipt, next }, output)?;
             }
         }
         output.flush()?;
         warned(&self.workspace, &reader, &summary)
     }
+
+    /// A run as the server shows it; a program gets the server's own document.
+    fn run_remote(self, server: &RemoteRuns, output: &mut Output) -> Result<CommandOutcome, Failure> {
+        let run = server.find(self.run.as_deref())?;
+        if self.diff {
+            print_diff(Some(&server.diff(&run)?), &server.short(&run)?, false, output)?;
+            return Ok(CommandOutcome::Good);
+        }
+        let story = server.story(&run)?;
+        let short = &story.row.short_id;
+        if self.workspace.at.json || !output.is_for_person() {
+            output.report_line(&story)?;
+        } else {
+            let receipt = story.proof.entry_seq.map(|seq| format!("entry {seq} of the ledger"));
+            let next = next(&story, short).iter().map(|command| server.command(command)).collect();
+            print(&RunPage { story: &story, receipt, next }, output)?;
+        }
+        output.flush()?;
+        if story.proof.status != ProofStatus::Refused {
+            return Ok(CommandOutcome::Good);
+        }
+        let what = story.proof.detail.as_deref().unwrap_or("its receipt does not hold");
+        note!("warning: this is not what run {short} left: {what}; see `crealeph work verify`");
+        Ok(CommandOutcome::Bad)
+    }
 }
 
 /// What is shown of a run.
 struct RunPage<'r> {
-    reader: &'r RunReader,
-    summary: &'r RunSummary,
+    story: &'r RunStory,
+    /// Where its receipt is.
+    receipt: Option<String>,
+    /// The commands that one would type next.
+    next: Vec<String>,
+}
+
+fn print(page: &RunPage<'_>, output: &mut Output) -> Result<(), Failure> {
+    let row = &page.story.row;
+    let item = row.item.as_deref().filter(|item| !report::is_made_id(item));
+    let item = item.map_or_else(String::new, |item| format!("{item}, "));
+    let no_change = if is_unchanged(page.story) { report::NO_CHANGE } else { "" };
+    let age = age_at(&row.started_at, now_nanos());
+    let after = format!("{no_change}, started {age} ago");
+    output.state_line(&format!("{item}run {}: ", row.short_id), &row.outcome, &after)?;
+    output.page(&page.lines())?;
+    Ok(())
+}
+
+/// Whether a run succeeded and changed nothing.
+fn is_unchanged(story: &RunStory) -> bool {
+    story.row.outcome == "success" && story.change.files.is_empty()
 }
 
 impl RunPage<'_> {
-    fn lines(&self, result: Option<&ItemResult>) -> Result<Page, Failure> {
-        let run = &self.summary.run;
+    fn lines(&self) -> Page {
+        let story = self.story;
         let mut page = Page::default();
-        if let Some(item) = self.reader.item(run).map_err(WorkError::from)? {
-            page.quoted("  task     ", item.description.trim());
-            if let Some(command) = item.test_command.as_deref() {
-                page.quoted("  test     ", command);
-            }
+        if let Some(asked) = &story.description {
+            quoted(&mut page, "  task     ", asked);
         }
-        let receipt = self.reader.receipt(run).map_err(WorkError::from)?;
-        let earlier = receipt.as_ref().and_then(|receipt| receipt.earlier_run.clone());
-        if let Some(earlier) = earlier.or_else(|| self.reader.earlier(run)) {
-            let relation = match earlier.relation {
-                RunRelation::RetryOf => "retry of",
-                RunRelation::Undoes => "undoes",
-            };
-            page.line(&format!("  {relation:<8} {}", self.reader.short(&earlier.run)));
+        if let Some(command) = story.tests.as_ref().and_then(|tests| tests.command.as_deref()) {
+            page.quoted("  test     ", command);
         }
-        let stated = self.stated();
-        let origin = self.reader.origin(run).map_err(WorkError::from)?;
-        let agent = stated.as_ref().and_then(|run| run.agent.as_ref());
-        match agent.or(origin.as_ref().map(|origin| &origin.agent)) {
-            Some(facts) => agent_line(&mut page, facts),
-            None => {
-                let name = self.summary.agent.as_deref();
-                name.into_iter().for_each(|name| page.line(&format!("  agent    {name}")));
-            }
+        if let Some(earlier) = &story.earlier_run {
+            let relation = if earlier.relation == "undoes" { "undoes" } else { "retry of" };
+            page.line(&format!("  {relation:<8} {}", earlier.short_id));
         }
-        let starter = stated.as_ref().and_then(|run| run.started_by.as_ref());
-        if let Some(LocalUser { user, host, .. }) =
-            starter.or(origin.as_ref().map(|origin| &origin.started_by))
-        {
-            page.line(&format!("  started  by {user} on {host}, {}", self.summary.started_at.as_str()));
+        match (&story.program, &story.row.agent) {
+            (Some(agent), _) => agent_line(&mut page, agent),
+            (None, Some(name)) => page.line(&format!("  agent    {name}")),
+            (None, None) => {}
         }
-        if let Some(result) = result {
-            report::reasons(&mut page, &result.result);
+        if let Some(starter) = &story.started_by {
+            let (user, host) = (&starter.user, &starter.host);
+            page.line(&format!("  started  by {user} on {host}, {}", story.row.started_at));
         }
-        self.change(&mut page)?;
-        if let Some(result) = result {
-            report::figures(&mut page, &result.result);
+        if let Some(reason) = &story.reason {
+            report::reason(&mut page, &reason.text);
         }
-        if let Some(receipt) = &receipt {
-            usage_line(&mut page, receipt);
-            report::walls(&mut page, receipt);
+        change(&mut page, &story.change);
+        if let Some(figures) = &story.figures {
+            let tests = story.tests.as_ref().and_then(|tests| tests.passed.zip(tests.failed));
+            report::figures(&mut page, figures, tests);
         }
-        if let Some(stated) = &stated {
-            hidden_line(&mut page, stated);
+        usage_line(&mut page, story);
+        report::walls(&mut page, story);
+        hidden_lines(&mut page, story);
+        for RunVerdictStory { decision, by, at, reason, .. } in &story.verdicts {
+            page.quoted("  verdict  ", &format!("{decision} by {by} at {at}: {reason}"));
         }
-        if let Some(verdict) = &self.summary.verdict {
-            let word = if verdict.is_approved { "approved" } else { "rejected" };
-            let (who, at) = (&verdict.who, verdict.at.as_str());
-            page.quoted("  verdict  ", &format!("{word} by {who} at {at}: {}", verdict.why));
+        if let Some(receipt) = &self.receipt {
+            page.line(&format!("  receipt  {receipt}"));
         }
-        if receipt.is_some() {
-            let path = self.reader.folder(run).join(RECEIPT_FILE);
-            page.line(&format!("  receipt  {}", report::from_here(&path.to_string_lossy())));
-        }
-        let is_unchanged = result.is_some_and(report::is_unchanged);
-        self.next(is_unchanged)
-            .iter()
-            .for_each(|command| page.line(&format!("  next     crealeph {command}")));
-        Ok(page)
-    }
-
-    /// The statement of the run as it lies there; what it says is checked when the page is complete.
-    fn stated(&self) -> Option<WorkRun> {
-        let folder = self.reader.folder(&self.summary.run);
-        let read = |name: &str| fs::read(folder.join(Path::new(name))).ok();
-        let verified = read_unproven(&read(RECEIPT_FILE)?, &read(ENVELOPE_FILE)?).ok()?;
-        Some(verified.statement.predicate)
-    }
-
-    /// What changed, or what of it was discarded.
-    fn change(&self, page: &mut Page) -> Result<(), Failure> {
-        let Some(diff) = self.reader.diff(&self.summary.run).map_err(WorkError::from)? else { return Ok(()) };
-        let stat = DiffStat::read(&diff);
-        let (added, removed) = stat.total();
-        let fate = match self.summary.state {
-            RunState::Over(RunStatus::Success) | RunState::Held => "",
-            _ => ", discarded",
-        };
-        match stat.files.len() {
-            0 => page.line("  change   none"),
-            count => page.line(&format!("  change   {}, +{added} -{removed}{fate}", counted(count, "file"))),
-        }
-        for file in stat.files.iter().take(MAX_FILES) {
-            page.line(&format!("           {} +{} -{}", file.name, file.added, file.removed));
-        }
-        if let Some(more) = stat.files.len().checked_sub(MAX_FILES).filter(|more| *more > 0) {
-            page.line(&format!("           … and {more} more: crealeph work diff"));
-        }
-        Ok(())
-    }
-
-    /// The commands that one would type next.
-    fn next(&self, is_unchanged: bool) -> Vec<String> {
-        let run = self.reader.short(&self.summary.run);
-        let has_capsule = self.reader.folder(&self.summary.run).join(CAPSULE_FILE).exists();
-        let retry = has_capsule.then(|| format!("work retry {run}"));
-        let mut next = match self.summary.state {
-            RunState::Running => vec![format!("work logs {run} -f")],
-            RunState::Unsettled => vec!["work recover".to_owned()],
-            RunState::Held => {
-                vec![format!("work diff {run}"), format!("approve {run}"), format!("reject {run} --reason …")]
-            }
-            RunState::Over(RunStatus::Success) if is_unchanged => {
-                vec![format!("work logs {run}"), format!("work verify {run}")]
-            }
-            RunState::Over(RunStatus::Success) => {
-                vec![format!("work diff {run}"), format!("work verify {run}"), format!("work undo {run}")]
-            }
-            RunState::Over(RunStatus::Denied) => vec![format!("work diff {run}"), format!("work logs {run}")],
-            RunState::Over(_) | RunState::Interrupted => vec![format!("work logs {run}")],
-        };
-        next.extend(retry);
-        next
+        self.next.iter().for_each(|command| page.line(&format!("  next     crealeph {command}")));
+        page
     }
 }
 
-fn agent_line(page: &mut Page, facts: &AgentFacts) {
-    let mut line = format!("  agent    {}", facts.name);
-    if let Some(program) = &facts.program {
-        line.push_str(&format!(", {}", program.as_str()));
+/// A text of which the end may have been left out.
+fn quoted(page: &mut Page, first: &str, part: &TextPart) {
+    page.quoted(first, &part.text);
+    if part.left_out_bytes > 0 {
+        page.line(&format!("           … and {} bytes more", part.left_out_bytes));
     }
-    if let Some(version) = &facts.version {
+}
+
+/// What changed, or what of it was discarded.
+fn change(page: &mut Page, change: &ChangeStory) {
+    let count = change.files.len() + usize::try_from(change.files_left_out).unwrap_or(0);
+    let lines = change.added.zip(change.removed).map(|(added, removed)| format!(", +{added} -{removed}"));
+    let fate = if change.is_discarded { ", discarded" } else { "" };
+    match (count, &lines) {
+        (0, None) => return,
+        (0, Some(_)) => page.line("  change   none"),
+        (count, lines) => {
+            let lines = lines.as_deref().unwrap_or_default();
+            page.line(&format!("  change   {}{lines}{fate}", counted(count, "file")));
+        }
+    }
+    for file in change.files.iter().take(MAX_FILES) {
+        let lines = file.added.zip(file.removed).map(|(added, removed)| format!(" +{added} -{removed}"));
+        page.line(&format!("           {}{}", file.path, lines.unwrap_or_default()));
+    }
+    if let Some(more) = count.checked_sub(MAX_FILES).filter(|more| *more > 0) {
+        page.line(&format!("           … and {more} more: crealeph work diff"));
+    }
+}
+
+/// The commands that one would type next, here or at a server.
+fn next(story: &RunStory, run: &str) -> Vec<String> {
+    match story.row.outcome.as_str() {
+        "running" => vec![format!("work logs {run} -f")],
+        "unsettled" => vec!["work recover".to_owned()],
+        "held" => {
+            vec![format!("work diff {run}"), format!("approve {run}"), format!("reject {run} --reason …")]
+        }
+        "success" if is_unchanged(story) => vec![format!("work logs {run}"), format!("work verify {run}")],
+        "success" => vec![format!("work diff {run}"), format!("work verify {run}")],
+        "denied" => vec![format!("work diff {run}"), format!("work logs {run}")],
+        _ => vec![format!("work logs {run}")],
+    }
+}
+
+fn agent_line(page: &mut Page, agent: &AgentStory) {
+    let mut line = format!("  agent    {}", agent.name);
+    if let Some(program) = &agent.program {
+        line.push_str(&format!(", {program}"));
+    }
+    if let Some(version) = &agent.version {
         line.push_str(&format!(", version {version}"));
     }
     page.line(&line);
-    for model in facts.models.iter().flat_map(|models| models.as_slice()) {
+    for model in &agent.models {
         page.line(&format!("  model    {model}"));
     }
 }
 
 /// What the agent reported to have used.
-fn usage_line(page: &mut Page, receipt: &Receipt) {
-    let tokens = receipt.tokens_used.map(|tokens| format!("{} tokens", tokens.get()));
-    let cost = receipt.cost_usd.map(|cost| format!("{} US dollars", cost.get()));
+fn usage_line(page: &mut Page, story: &RunStory) {
+    let tokens = story.tokens.map(|tokens| format!("{tokens} tokens"));
+    let cost = story.cost_usd.map(|cost| format!("{cost} US dollars"));
     let used: Vec<String> = [tokens, cost].into_iter().flatten().collect();
     if !used.is_empty() {
         page.line(&format!("  used     {} (as the agent reported)", used.join(", ")));
     }
 }
 
-fn hidden_line(page: &mut Page, stated: &WorkRun) {
-    let Some(hidden) = &stated.hidden else { return };
-    let paths = hidden.paths.as_slice();
-    for path in paths.iter().take(MAX_FILES) {
-        page.line(&format!("  hidden   {}", path.as_str()));
+fn hidden_lines(page: &mut Page, story: &RunStory) {
+    for path in story.hidden.iter().take(MAX_FILES) {
+        page.line(&format!("  hidden   {path}"));
     }
-    let more = paths.len().saturating_sub(MAX_FILES) as u64 + hidden.left_off.map_or(0, |more| more.get());
+    let more = story.hidden.len().saturating_sub(MAX_FILES) as u64 + story.hidden_left_out;
     if more > 0 {
         page.line(&format!("  hidden   and {more} more"));
     }

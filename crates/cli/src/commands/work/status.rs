@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::uuid::Uuid;
-use crealeph_runtime::work::{DiffStat, RunReader, RunState, RunSummary, WorkError};
+use crealeph_runtime::report::{RunRow, workspace_row};
+use crealeph_runtime::work::RunSummary;
 
 use super::named_run::{RunLine, open};
+use super::remote_runs::RemoteRuns;
 use super::report::is_made_id;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::CommandOutcome;
@@ -23,9 +24,11 @@ Examples:
   crealeph work status --status failure --since 2h
   crealeph work status --agent claude --since 2026-11-01 --limit 500
   crealeph work status --watch
+  crealeph --server https://crealeph.example.com work status
 
 A line has the run's short id, how long ago it was started, agent, status, files touched, and the task. `crealeph work show RUN` has the
-rest.
+rest. With --server these are the runs of the server: of its own workspace, recorded in its ledger or reported to it. A receipt
+tells no time-out and no interruption from another failure, so runs of other workspaces are `success`, `denied` or `failure`.
 
 Exit codes: 0 shown, 2 cannot be shown.";
 
@@ -76,40 +79,76 @@ impl Status {
         if self.watch {
             return self.watch();
         }
-        let reader = open(&self.workspace)?;
-        let (shown, left) = self.select(&reader, self.limit);
+        let listed = self.select(RemoteRuns::named(&self.workspace)?.as_ref(), self.limit)?;
         if self.workspace.at.json || !output.is_for_person() {
-            for summary in &shown {
-                output.report_line(&RunLine::new(summary))?;
+            for row in &listed.rows {
+                output.report_line(&RunLine::new(row))?;
             }
         } else {
-            let table = Table::new(&reader, &shown, output.width())?;
-            for line in &table.lines {
+            for line in &laid_out_runs(&listed.rows, output.width()) {
                 output.state_line(&line.before, &line.status, &line.after)?;
             }
-            if shown.is_empty() {
-                output.line(if reader.count() == 0 { "no run yet" } else { "no such run" })?;
+            if listed.rows.is_empty() {
+                output.line(if listed.is_empty { "no run yet" } else { "no such run" })?;
             }
         }
         output.flush()?;
-        if left > 0 {
-            note!("{left} older ones left out; see them with --limit {}", shown.len() + left);
+        match listed.left {
+            LeftOut::Runs(0) => {}
+            LeftOut::Runs(left) => {
+                note!("{left} older ones left out; see them with --limit {}", listed.rows.len() + left);
+            }
+            LeftOut::Unknown => note!("older ones left out; see them with a greater --limit"),
         }
         Ok(CommandOutcome::Good)
     }
 
-    /// The newest runs that are asked for, and how many more there are.
-    fn select(&self, reader: &RunReader, limit: usize) -> (Vec<RunSummary>, usize) {
+    /// The newest runs that are asked for, of a server or of the workspace.
+    fn select(&self, server: Option<&RemoteRuns>, limit: usize) -> Result<ListedRuns, Failure> {
         let now = Instant::from_unix_nanos(now_nanos());
         let since = self.since.map(|since| since.instant(now));
+        let is_status =
+            |word: &str| self.status.is_empty() || self.status.iter().any(|status| status == word);
+        if let Some(server) = server {
+            let query = [
+                ("agent", self.agent.clone()),
+                ("since", since.map(|since| since.to_string())),
+                ("status", self.recorded_status().map(str::to_owned)),
+            ];
+            let is_wanted = |row: &RunRow| {
+                // An open run is not asked for by the query.
+                is_status(&row.outcome)
+                    && self.agent.as_ref().is_none_or(|agent| row.agent.as_ref() == Some(agent))
+                    && since.is_none_or(|since| Instant::parse(&row.started_at).is_ok_and(|at| at >= since))
+            };
+            let (rows, has_more) = server.newest(&query, limit, is_wanted)?;
+            let is_empty =
+                rows.is_empty() && self.status.is_empty() && self.agent.is_none() && since.is_none();
+            let left = if has_more { LeftOut::Unknown } else { LeftOut::Runs(0) };
+            return Ok(ListedRuns { rows, left, is_empty });
+        }
+        let reader = open(&self.workspace)?;
         let is_wanted = |summary: &RunSummary| {
-            (self.status.is_empty() || self.status.iter().any(|status| status == summary.state.as_str()))
+            is_status(summary.state.as_str())
                 && self.agent.as_ref().is_none_or(|agent| summary.agent.as_ref() == Some(agent))
                 && since.is_none_or(|since| summary.started_at.instant() >= since)
         };
         let mut wanted = reader.all().filter(is_wanted);
-        let shown = wanted.by_ref().take(limit).collect();
-        (shown, wanted.count())
+        let shown: Vec<RunSummary> = wanted.by_ref().take(limit).collect();
+        let left = LeftOut::Runs(wanted.count());
+        let rows = shown.iter().map(|summary| workspace_row(&reader, summary)).collect::<Result<_, _>>()?;
+        Ok(ListedRuns { rows, left, is_empty: reader.count() == 0 })
+    }
+
+    /// How a ledger records all that is asked for; absent if it does so in different ways.
+    fn recorded_status(&self) -> Option<&'static str> {
+        let is_success = |word: &String| word == "success";
+        match () {
+            () if self.status.is_empty() => None,
+            () if self.status.iter().all(is_success) => Some("succeeded"),
+            () if !self.status.iter().any(is_success) => Some("failed"),
+            () => None,
+        }
     }
 
     fn watch(&self) -> Result<CommandOutcome, Failure> {
@@ -121,24 +160,38 @@ impl Status {
             )
             .into());
         }
+        let server = RemoteRuns::named(&self.workspace)?;
         loop {
-            let reader = open(&self.workspace)?;
             let mut drawing = Drawing::new();
             // The last line says how many more there are.
-            let (shown, left) = self.select(&reader, self.limit.min(drawing.rows_left().saturating_sub(1)));
-            for line in &Table::new(&reader, &shown, drawing.columns())?.lines {
+            let limit = self.limit.min(drawing.rows_left().saturating_sub(1));
+            let ListedRuns { rows, left, .. } = self.select(server.as_ref(), limit)?;
+            for line in &laid_out_runs(&rows, drawing.columns()) {
                 drawing.state_line(&line.before, &line.status, &line.after);
             }
-            drawing.line(&format!("{} runs, {left} more; Ctrl-C ends this", shown.len()));
+            let more = match left {
+                LeftOut::Runs(count) => format!("{count} more"),
+                LeftOut::Unknown => "and more".to_owned(),
+            };
+            drawing.line(&format!("{} runs, {more}; Ctrl-C ends this", rows.len()));
             drawing.show();
             std::thread::sleep(LOOK_AGAIN);
         }
     }
 }
 
-/// Lines that fit.
-struct Table {
-    lines: Vec<Line>,
+/// Runs that are shown.
+struct ListedRuns {
+    rows: Vec<RunRow>,
+    left: LeftOut,
+    /// There is none at all.
+    is_empty: bool,
+}
+
+/// How many more there are.
+enum LeftOut {
+    Runs(usize),
+    Unknown,
 }
 
 /// A run in one line, its status apart for its colour.
@@ -154,47 +207,37 @@ struct Row {
     id: String,
     age: String,
     agent: String,
-    status: &'static str,
+    status: String,
     files: String,
     task: String,
 }
 
-impl Table {
-    fn new(reader: &RunReader, shown: &[RunSummary], columns: usize) -> Result<Self, Failure> {
-        let now = now_nanos();
-        let rows = shown.iter().map(|summary| row(reader, summary, now)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Table { lines: laid_out(&rows, columns) })
-    }
+/// Lines that fit.
+fn laid_out_runs(shown: &[RunRow], columns: usize) -> Vec<Line> {
+    let now = now_nanos();
+    let rows: Vec<Row> = shown.iter().map(|run| row(run, now)).collect();
+    laid_out(&rows, columns)
 }
 
-fn row(reader: &RunReader, summary: &RunSummary, now: i128) -> Result<Row, Failure> {
-    let age = now.saturating_sub(summary.started_at.instant().unix_nanos());
-    let item = reader.item(&summary.run).map_err(WorkError::from)?;
-    let task = match (&summary.item, item) {
-        (None, _) => "(merge of a level)".to_owned(),
-        (Some(id), None) => id.to_string(),
-        (Some(id), Some(item)) if is_made_id(id.as_str()) => first_line(&item.description),
-        (Some(id), Some(item)) => format!("{id}: {}", first_line(&item.description)),
+fn row(run: &RunRow, now: i128) -> Row {
+    let task = match &run.item {
+        Some(id) if !is_made_id(id) && *id != run.task => format!("{id}: {}", run.task),
+        _ => run.task.clone(),
     };
-    let files = files(reader, &summary.run, summary.state)?;
-    Ok(Row {
-        id: reader.short(&summary.run),
-        age: shown_age(age),
-        agent: cut(&shown(summary.agent.as_deref().unwrap_or("-")), MAX_AGENT_COLUMNS),
-        status: summary.state.as_str(),
-        files: files.map_or_else(|| "-".to_owned(), |files| files.to_string()),
+    Row {
+        id: run.short_id.clone(),
+        age: age_at(&run.started_at, now),
+        agent: cut(&shown(run.agent.as_deref().unwrap_or("-")), MAX_AGENT_COLUMNS),
+        status: shown(&run.outcome),
+        files: run.files.map_or_else(|| "-".to_owned(), |files| files.to_string()),
         task,
-    })
+    }
 }
 
-/// How many files a run touched, as far as that is known.
-fn files(reader: &RunReader, run: &Uuid, state: RunState) -> Result<Option<usize>, Failure> {
-    if state == RunState::Held {
-        let diff = reader.diff(run).map_err(WorkError::from)?;
-        return Ok(diff.map(|diff| DiffStat::read(&diff).files.len()));
-    }
-    let result = reader.result(run).map_err(WorkError::from)?.and_then(|result| result.value);
-    Ok(result.and_then(|result| usize::try_from(result.result.metrics.files_touched.get()).ok()))
+/// How long ago something was, that a document dates.
+pub(super) fn age_at(instant: &str, now: i128) -> String {
+    Instant::parse(instant)
+        .map_or_else(|_| "-".to_owned(), |at| shown_age(now.saturating_sub(at.unix_nanos())))
 }
 
 /// The text as a screen shows it.
@@ -202,16 +245,12 @@ fn shown(text: &str) -> String {
     crealeph_contracts::text::Shown::line(text).to_string()
 }
 
-fn first_line(text: &str) -> String {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
-}
-
 /// The lines of a table, none of which is wider than the screen. Where there is no room for the task, the agent is left out.
 fn laid_out(rows: &[Row], columns: usize) -> Vec<Line> {
     let widest = |of: &dyn Fn(&Row) -> &str| rows.iter().map(|row| width(of(row))).max().unwrap_or(0);
     let (id, agent) = (widest(&|row| &row.id), widest(&|row| &row.agent));
     let age = widest(&|row| &row.age).max(LEAST_AGE_COLUMNS);
-    let (status, files) = (widest(&|row| row.status), widest(&|row| &row.files));
+    let (status, files) = (widest(&|row| &row.status), widest(&|row| &row.files));
     let fixed = id + 2 + age + 2 + status + 2 + files + 2;
     let has_agent = fixed + agent + 2 + LEAST_TASK_COLUMNS <= columns;
     let room = columns.saturating_sub(if has_agent { fixed + agent + 2 } else { fixed });
@@ -227,7 +266,7 @@ fn laid_out(rows: &[Row], columns: usize) -> Vec<Line> {
 }
 
 /// `12s`, `3m`, `5h`, `2d`.
-pub(super) fn shown_age(nanos: i128) -> String {
+fn shown_age(nanos: i128) -> String {
     let seconds = (nanos / 1_000_000_000).max(0);
     match seconds {
         ..60 => format!("{seconds}s"),
@@ -253,11 +292,11 @@ mod tests {
     }
 
     fn rows() -> Vec<Row> {
-        let row = |id: &str, age: &str, agent: &str, status, files: &str, task: &str| Row {
+        let row = |id: &str, age: &str, agent: &str, status: &str, files: &str, task: &str| Row {
             id: id.to_owned(),
             age: age.to_owned(),
             agent: agent.to_owned(),
-            status,
+            status: status.to_owned(),
             files: files.to_owned(),
             task: task.to_owned(),
         };

@@ -11,10 +11,11 @@ use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
 use crealeph_contracts::provenance::LocalUser;
 use crealeph_contracts::text::Shown;
+use crealeph_runtime::report::ProofStatus;
 use crealeph_runtime::work::receipt::{RECEIPT_FILE, Signer};
 use crealeph_verify::{
-    ArtifactCheck, ChainPosition, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey,
-    check_folder_artifacts, check_folder_name, check_stored_artifacts, verify_receipt,
+    ArtifactCheck, ChainPosition, Finding, FindingKind, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey,
+    check_folder_artifacts, check_folder_name, check_stored_artifacts, read_unproven, verify_receipt,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -22,10 +23,11 @@ use serde_json::value::RawValue;
 use super::evidence::{ReceiptBytes, Stop, check_folder, read_receipt_bytes, verifier_keys};
 use super::key::control;
 use super::named_run::named_folder;
+use super::remote_runs::{RecordedDocuments, RemoteRuns};
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::ledger::read_keys;
 use crate::commands::{CommandOutcome, tell_finding};
-use crate::failure::{ArgumentFailure, Failure, InputFailure};
+use crate::failure::{ArgumentFailure, Failure, InputFailure, ServerFailure, WorkFailure};
 use crate::output::{Output, embedded, note};
 
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
@@ -36,10 +38,12 @@ Examples:
   crealeph work verify 0190a6f0-7c2e --key kept.key
   crealeph work verify exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key kept.key
   crealeph work verify RECEIPT.json --key kept.key --alone --files ~/clone
+  crealeph --server https://crealeph.example.com work verify 0190a6f0-7c2e --key kept.key
 
 Checked are: the signature of the statement beside the receipt (RECEIPT.dsse.json), with a key that you already have; that
 the receipt is the signed one, byte by byte; its contract and hash; the chain of all receipts of the workspace, from the
-first one on; the files it names, against the states that were stored or, with --files, against a folder.
+first one on; the files it names, against the states that were stored or, with --files, against a folder. With --server the receipt
+that the server has is checked here, alone; without --key its signature is checked there, with the signers that are enrolled.
 
 Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot judge.";
 
@@ -89,8 +93,13 @@ impl Verify {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
+        let server = RemoteRuns::named(&self.workspace)?;
         let is_json = self.workspace.at.json || !output.is_for_person();
-        match self.check() {
+        let checked = match &server {
+            Some(server) => self.check_remote(server),
+            None => self.check(),
+        };
+        match checked {
             Ok(checked) => tell(&checked, is_json, output),
             Err(Stop::Finding(finding)) => tell_finding(&finding, "place", is_json, output),
             Err(Stop::Failure(failure)) => Err(failure),
@@ -130,6 +139,50 @@ impl Verify {
             None => check_stored(&verified, &folder)?,
         };
         Ok(Checked { verified, chain, artifacts, beside })
+    }
+
+    /// The receipt that a server has, checked here: with the keys that are given, else as the server says, which then is believed for
+    /// the signature alone.
+    fn check_remote(self, server: &RemoteRuns) -> Result<Checked, Stop> {
+        let flags = [("--chain", self.chain.is_some()), ("--head", !self.head.is_empty())];
+        if let Some((flag, _)) = flags.into_iter().find(|(_, is_given)| *is_given) {
+            let why = "a server shows no chain of receipts; verify it in the workspace";
+            return Err(Failure::from(ServerFailure::NotThere { flag, why }).into());
+        }
+        let word = self.receipt.to_str().ok_or_else(|| InputFailure::NotFound(self.receipt.clone()))?;
+        let run = server.find(Some(word))?;
+        let RecordedDocuments { receipt, envelope } = server.documents(&run)?;
+        let (Some(receipt), Some(envelope)) = (receipt, envelope) else {
+            return Err(WorkFailure::NotRecorded(run.to_string()).into());
+        };
+        let (receipt, envelope) = (receipt.get().as_bytes(), envelope.get().as_bytes());
+        let keys = read_keys(&self.key)?;
+        let verified = if keys.is_empty() {
+            let proof = server.proof(&run)?;
+            let mut verified = read_unproven(receipt, envelope)?;
+            let detail = proof.detail.clone().unwrap_or_default();
+            match proof.status {
+                ProofStatus::Verified => {}
+                ProofStatus::Refused => {
+                    return Err(Finding { kind: FindingKind::Changed, seq: None, what: detail }.into());
+                }
+                ProofStatus::Unproven | ProofStatus::Absent => {
+                    return Err(WorkFailure::Unproven { run: run.to_string(), detail }.into());
+                }
+            }
+            note!("the server says who signed it; give --key to check with a key that you saved");
+            verified.known_signers = proof.signers;
+            verified
+        } else {
+            verify_receipt(receipt, envelope, &keys)?
+        };
+        // The server could show another run's.
+        check_folder_name(&verified, &run.to_string())?;
+        let artifacts = match &self.files {
+            Some(files) => check_folder_artifacts(&verified, |path| digests_at(&files.join(path)))?,
+            None => check_stored_artifacts(&verified, |_| None, |_| Ok::<_, Stop>(None))?,
+        };
+        Ok(Checked { verified, chain: None, artifacts, beside: RunFiles::default() })
     }
 }
 

@@ -2,16 +2,17 @@
 
 use crealeph_contracts::attestation::WorkRun;
 use crealeph_contracts::json::{JsonObject, canonical};
-use crealeph_contracts::receipt::Phase;
-use crealeph_contracts::scalar::{ClientKey, Name, TenantId};
+use crealeph_contracts::receipt::{Phase, ReceiptStatus};
+use crealeph_contracts::run_result::RunStatus;
+use crealeph_contracts::scalar::{Name, TenantId};
 use crealeph_contracts::short_id::{IdWord, one_id, short_id};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Filter, Ledger, StoredEntry};
 use crealeph_verify::{VerifiedReceipt, VerifierKey};
 
-use super::statement::story;
+use super::statement::{story, touched_files, verdict};
 use super::{RunRow, RunSection, run_of, task};
-use crate::receipts::LoggedRun;
+use crate::receipts::{LoggedRun, run_of_log};
 use crate::report::approvals;
 use crate::report::proof::{self, ReceiptProof};
 use crate::report::{
@@ -19,7 +20,7 @@ use crate::report::{
     newest_first,
 };
 use crate::work::RunsError;
-use crate::work::receipt::{RUN_RECEIPT, RUN_RECEIPT_KEY};
+use crate::work::receipt::RUN_RECEIPT;
 
 /// The runs of a log that are asked for.
 pub(super) fn in_log(
@@ -66,7 +67,7 @@ pub(super) fn in_log(
     match one {
         None => newest_first(log, &filter, take)?,
         Some(run) => {
-            let entry = log.0.get_by_key(log.1, &ClientKey::parse(&format!("{RUN_RECEIPT_KEY}{run}"))?)?;
+            let entry = receipt_entry(log, &run)?;
             let is_wanted = |entry: &StoredEntry| {
                 question.robot.as_ref().is_none_or(|robot| *robot == entry.content.robot_id)
             };
@@ -91,10 +92,15 @@ fn checked(entry: &StoredEntry, source: &ReportSource<'_>) -> (ReceiptProof, Opt
     }
 }
 
+/// The entry that holds the receipt of a run: of a workspace of the ledger, else a reported one.
+fn receipt_entry(log: (&Ledger, &TenantId), run: &Uuid) -> Result<Option<StoredEntry>, ReportError> {
+    Ok(run_of_log(log.0, log.1, run, |_| true)?.map(|run| run.entry))
+}
+
 /// The run that a word means, of those whose receipts the log holds.
 fn named_run(log: (&Ledger, &TenantId), word: &str) -> Result<Uuid, ReportError> {
     if let Some(run) = Uuid::parse(word)
-        && log.0.get_by_key(log.1, &ClientKey::parse(&format!("{RUN_RECEIPT_KEY}{run}"))?)?.is_some()
+        && receipt_entry(log, &run)?.is_some()
     {
         return Ok(run);
     }
@@ -182,10 +188,23 @@ pub(crate) fn log_row(run: Uuid, entry: &StoredEntry, stated: Option<&WorkRun>) 
         agent: agent.or_else(|| Some(entry.content.source.to_string())),
         status: entry.content.state.to_string(),
         started_at: started_at.unwrap_or_else(|| entry.created_at.to_string()),
-        files: stated.map(|stated| match &stated.admission {
-            Some(admission) => admission.files_touched.get(),
-            None => stated.receipt.artifacts.as_slice().len() as u64,
-        }),
+        outcome: outcome(entry, stated).as_str().to_owned(),
+        since: stated.map_or_else(
+            || entry.created_at.to_string(),
+            |stated| stated.receipt.finished_at.as_str().to_owned(),
+        ),
+        files: stated.map(touched_files),
+        verdict: stated.and_then(|stated| stated.verdicts.as_ref()?.as_slice().last()).map(verdict),
+    }
+}
+
+/// How a run ended, as far as its receipt says.
+fn outcome(entry: &StoredEntry, stated: Option<&WorkRun>) -> RunStatus {
+    let is_denied = || stated.and_then(|stated| stated.admission.as_ref()).is_some_and(|it| !it.admitted);
+    match entry.content.state.as_str() {
+        word if word == ReceiptStatus::Succeeded.as_str() => RunStatus::Success,
+        _ if is_denied() => RunStatus::Denied,
+        _ => RunStatus::Failure,
     }
 }
 

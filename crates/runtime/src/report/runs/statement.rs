@@ -2,11 +2,12 @@
 
 use crealeph_contracts::attestation::{StatedBounds, Statement, WorkRun};
 use crealeph_contracts::provenance::{AgentFacts, LocalUser, StatedVerdict};
-use crealeph_contracts::receipt::{Connection, Receipt};
+use crealeph_contracts::receipt::{Connection, Receipt, ReceiptStatus};
 
 use super::{
     AccountStory, AdmissionStory, AgentStory, BoundStory, ChangeStory, CommitStory, ConnectionStory,
-    EarlierRunStory, FileStory, MAX_LISTED, MAX_TEXT_BYTES, RunRow, RunStory, RunVerdictStory, TestStory,
+    EarlierRunStory, FigureStory, FileStory, MAX_LISTED, MAX_TEXT_BYTES, RunRow, RunStory, RunVerdictStory,
+    TestStory,
 };
 use crate::report::TextPart;
 use crate::report::proof::ReceiptProof;
@@ -29,12 +30,17 @@ pub(super) fn story(row: RunRow, statement: Option<&Statement>, proof: ReceiptPr
         description: item.map(|item| text(item.description.trim())),
         program: stated.and_then(|stated| stated.agent.as_ref()).map(agent),
         started_by: stated.and_then(|stated| stated.started_by.as_ref()).map(account),
-        earlier_run: receipt
-            .and_then(|receipt| receipt.earlier_run.as_ref())
-            .map(|earlier| EarlierRunStory { relation: earlier.relation.as_str().into(), run: earlier.run }),
+        earlier_run: receipt.and_then(|receipt| receipt.earlier_run.as_ref()).map(|earlier| {
+            EarlierRunStory {
+                relation: earlier.relation.as_str().into(),
+                run: earlier.run,
+                short_id: earlier.run.to_string(),
+            }
+        }),
         reason: receipt.and_then(|receipt| receipt.error.as_ref()).map(|reason| text(reason.as_str())),
         admission: stated.and_then(admission),
         change: statement.map_or_else(ChangeStory::default, change),
+        figures: stated.map(figures),
         tests: (command.is_some() || log.is_some()).then(|| TestStory {
             command: command.map(str::to_owned),
             passed: None,
@@ -84,7 +90,7 @@ pub(super) fn account(user: &LocalUser) -> AccountStory {
     }
 }
 
-fn verdict(verdict: &StatedVerdict) -> RunVerdictStory {
+pub(super) fn verdict(verdict: &StatedVerdict) -> RunVerdictStory {
     RunVerdictStory {
         decision: verdict.decision.as_str().into(),
         by: verdict.by.to_string(),
@@ -92,6 +98,35 @@ fn verdict(verdict: &StatedVerdict) -> RunVerdictStory {
         at: verdict.at.as_str().to_owned(),
         account: verdict.account.as_ref().map(account),
         key: verdict.key.as_ref().map(ToString::to_string),
+    }
+}
+
+/// What the receipt says a run took.
+fn figures(stated: &WorkRun) -> FigureStory {
+    let receipt = &stated.receipt;
+    let nanos = receipt.finished_at.instant().unix_nanos() - receipt.started_at.instant().unix_nanos();
+    let lists = [&receipt.delta_o, &receipt.delta_pi, &receipt.delta_lambda, &receipt.delta_q];
+    let counted = |count: usize| count as u64;
+    let admission = stated.admission.as_ref();
+    FigureStory {
+        took_ms: (nanos / 1_000_000) as f64,
+        files: touched_files(stated),
+        deltas: admission.map_or_else(
+            || counted(lists.iter().map(|list| list.as_slice().len()).sum()),
+            |admission| admission.delta_size.get(),
+        ),
+        tool_operations: admission.map_or_else(
+            || counted(receipt.tool_trace.as_slice().len()),
+            |admission| admission.tool_ops.get(),
+        ),
+    }
+}
+
+/// How many files a run touched, as its statement says.
+pub(super) fn touched_files(stated: &WorkRun) -> u64 {
+    match &stated.admission {
+        Some(admission) => admission.files_touched.get(),
+        None => stated.receipt.artifacts.as_slice().len() as u64,
     }
 }
 
@@ -136,6 +171,7 @@ fn change(statement: &Statement) -> ChangeStory {
         commit,
         files: files.collect(),
         files_left_out: artifacts.len().saturating_sub(MAX_LISTED) as u64,
+        is_discarded: receipt.status == ReceiptStatus::Failed,
         ..ChangeStory::default()
     }
 }

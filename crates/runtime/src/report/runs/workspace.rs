@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{ClientKey, Name};
 use crealeph_ledger::Filter;
-use crealeph_verify::VerifiedReceipt;
+use crealeph_verify::{VerifiedReceipt, read_unproven};
 
 use super::statement::{account, agent, story};
 use super::{
@@ -17,8 +17,8 @@ use crate::report::proof::{self, ReceiptProof};
 use crate::report::{
     MAX_DETAILS, MAX_ROWS, ReportError, ReportQuestion, ReportSource, ReportSubject, TextPart, newest_first,
 };
-use crate::work::receipt::RUN_RECEIPT;
-use crate::work::{DiffStat, RunReader, RunState, RunSummary};
+use crate::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, RUN_RECEIPT};
+use crate::work::{DiffStat, RunReader, RunState, RunSummary, RunVerdict};
 
 /// How much of a diff is kept.
 const MAX_DIFF_BYTES: usize = 256 << 10;
@@ -90,7 +90,11 @@ pub fn open_run_rows(reader: &RunReader) -> Result<(Vec<RunRow>, bool), ReportEr
     Ok((rows.collect::<Result<_, _>>()?, open.len() > MAX_LISTED))
 }
 
-fn workspace_row(reader: &RunReader, summary: &RunSummary) -> Result<RunRow, ReportError> {
+/// A run of a workspace in one line.
+///
+/// # Errors
+/// When its files cannot be read.
+pub fn workspace_row(reader: &RunReader, summary: &RunSummary) -> Result<RunRow, ReportError> {
     let item = reader.item(&summary.run)?;
     let files = match summary.state {
         RunState::Held => reader.diff(&summary.run)?.map(|diff| DiffStat::read(&diff).files.len() as u64),
@@ -103,11 +107,17 @@ fn workspace_row(reader: &RunReader, summary: &RunSummary) -> Result<RunRow, Rep
         run: summary.run,
         short_id: reader.short(&summary.run),
         item: summary.item.as_ref().map(ToString::to_string),
-        task: task(item.as_ref()),
+        task: match (&item, &summary.item) {
+            (None, Some(id)) => id.to_string(),
+            (item, _) => task(item.as_ref()),
+        },
         agent: summary.agent.clone(),
         status: summary.state.as_str().to_owned(),
+        outcome: summary.state.as_str().to_owned(),
         started_at: summary.started_at.as_str().to_owned(),
+        since: summary.at.as_str().to_owned(),
         files,
+        verdict: summary.verdict.as_ref().map(verdict),
     })
 }
 
@@ -130,34 +140,28 @@ fn workspace_story(
     }
     if let Some(earlier) = reader.earlier(run) {
         let relation = earlier.relation.as_str().into();
-        story.earlier_run.get_or_insert(EarlierRunStory { relation, run: earlier.run });
+        let short_id = String::new();
+        story.earlier_run.get_or_insert(EarlierRunStory { relation, run: earlier.run, short_id });
+    }
+    if let Some(earlier) = &mut story.earlier_run {
+        earlier.short_id = reader.short(&earlier.run);
     }
     let result = reader.result(run)?.and_then(|result| result.value);
     if let Some(result) = &result {
         let reason = result.result.error.as_ref().or(result.result.denial_reason.as_ref());
         story.reason = reason.map(|reason| TextPart::start(reason.as_str(), MAX_TEXT_BYTES));
     }
-    let metrics = result.as_ref().map(|result| &result.result.metrics);
-    let passed = metrics.and_then(|metrics| metrics.tests_passed).map(|count| count.get());
-    let failed = metrics.and_then(|metrics| metrics.tests_failed).map(|count| count.get());
     let command = item.as_ref().and_then(|item| item.test_command.as_deref()).filter(|it| !it.is_empty());
     if command.is_some() || story.tests.is_some() {
         let output = story.tests.and_then(|tests| tests.output);
         let command = command.map(str::to_owned);
-        story.tests = Some(TestStory { command, passed, failed, output });
+        story.tests = Some(TestStory { command, passed: None, failed: None, output });
     }
-    if story.verdicts.is_empty()
-        && let Some(verdict) = &summary.verdict
-    {
-        let decision = if verdict.is_approved { "approved" } else { "rejected" };
-        story.verdicts.push(RunVerdictStory {
-            decision: decision.into(),
-            by: verdict.who.clone(),
-            reason: verdict.why.clone(),
-            at: verdict.at.as_str().to_owned(),
-            account: None,
-            key: None,
-        });
+    if let Some(result) = &result {
+        story.add_result(&result.result);
+    }
+    if story.verdicts.is_empty() {
+        story.verdicts.extend(summary.verdict.as_ref().map(verdict));
     }
     story.change.is_discarded =
         !matches!(summary.state, RunState::Over(RunStatus::Success) | RunState::Held | RunState::Running);
@@ -165,6 +169,32 @@ fn workspace_story(
         with_diff(&mut story.change, &diff);
     }
     Ok(story)
+}
+
+fn verdict(verdict: &RunVerdict) -> RunVerdictStory {
+    let decision = if verdict.is_approved { "approved" } else { "rejected" };
+    RunVerdictStory {
+        decision: decision.into(),
+        by: verdict.who.clone(),
+        reason: verdict.why.clone(),
+        at: verdict.at.as_str().to_owned(),
+        account: None,
+        key: None,
+    }
+}
+
+/// A run of a workspace in full, as its files say; nothing is proved by that.
+///
+/// # Errors
+/// When its files cannot be read.
+pub fn workspace_run(reader: &RunReader, summary: &RunSummary) -> Result<RunStory, ReportError> {
+    let row = workspace_row(reader, summary)?;
+    let documents = (reader.file(&summary.run, RECEIPT_FILE)?, reader.file(&summary.run, ENVELOPE_FILE)?);
+    let read = match &documents {
+        (Some(receipt), Some(envelope)) => read_unproven(receipt, envelope).ok(),
+        _ => None,
+    };
+    workspace_story(reader, summary, row, read.as_ref(), proof::absent("not checked"))
 }
 
 /// Adds a diff to what the receipt says of a change.

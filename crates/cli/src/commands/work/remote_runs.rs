@@ -1,0 +1,239 @@
+//! Runs of a server, for the commands that look at runs. A word means what it means in a workspace; what the server answers must be
+//! about the run that was asked for.
+
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::short_id::{IdWord, NamedKind, one_id};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_runtime::client::{ClientError, ServerAnswer};
+use crealeph_runtime::report::{ReceiptProof, RunRow, RunStory};
+use crealeph_runtime::work::{LogRecord, OutputPart, RunsError, WorkError, log_records};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::workspace_args::WorkspaceArgs;
+use crate::commands::place::{Place, RemoteLog, found};
+use crate::failure::Failure;
+
+/// How many runs are looked at on the way to the one that a word means.
+const MAX_LOOKED_AT: usize = 10_000;
+/// How many of a list are asked for at a time.
+const PAGE_ROWS: usize = 100;
+const DIFF_TYPE: &str = "text/x-diff";
+const RECEIPTS: [NamedKind; 2] = [NamedKind::Receipt, NamedKind::ReportedReceipt];
+
+/// The runs that a server shows.
+pub(super) struct RemoteRuns {
+    remote: RemoteLog,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OpenRows {
+    runs: Vec<RunRow>,
+}
+
+#[derive(Deserialize)]
+struct LogFiles {
+    files: Vec<NamedText>,
+}
+
+#[derive(Deserialize)]
+struct NamedText {
+    name: String,
+    text: String,
+}
+
+/// The receipt of a run and its signed statement, as the ledger has them; absent if they were too large for it.
+#[derive(Deserialize)]
+pub(super) struct RecordedDocuments {
+    pub(super) receipt: Option<Box<RawValue>>,
+    pub(super) envelope: Option<Box<RawValue>>,
+}
+
+/// A part of what a run printed.
+pub(super) struct RemoteOutput {
+    pub(super) records: Vec<LogRecord>,
+    /// Where it goes on; absent if there is no more, and none will come.
+    pub(super) next: Option<u64>,
+    /// There is more already.
+    pub(super) has_more: bool,
+}
+
+impl RemoteRuns {
+    /// The server that a flag names. The environment does not count here: these commands are about a workspace unless a flag says otherwise.
+    pub(super) fn named(workspace: &WorkspaceArgs) -> Result<Option<Self>, Failure> {
+        if !workspace.at.server.is_named() {
+            return Ok(None);
+        }
+        match workspace.place_here()? {
+            Place::Server(remote) => Ok(Some(RemoteRuns { remote })),
+            Place::Here(_) => Ok(None),
+        }
+    }
+
+    /// The command line that asks the same server.
+    pub(super) fn command(&self, rest: &str) -> String {
+        format!("--server {} {rest}", self.remote.client.url())
+    }
+
+    /// The newest runs that are wanted, at most so many, and whether there may be more.
+    pub(super) fn newest(
+        &self,
+        query: &[(&str, Option<String>)],
+        limit: usize,
+        is_wanted: impl Fn(&RunRow) -> bool,
+    ) -> Result<(Vec<RunRow>, bool), Failure> {
+        let OpenRows { runs: mut rows } = self.remote.client.get(&["work", "runs", "open"], &[])?.read()?;
+        rows.retain(&is_wanted);
+        let (mut logged, mut cursor, mut looked_at) = (Vec::new(), None, 0);
+        loop {
+            let page = self.remote.page(
+                (&["work", "runs"], "runs"),
+                query,
+                cursor,
+                PAGE_ROWS.min(limit.saturating_add(1)),
+            )?;
+            let (listed, next): (Vec<RunRow>, _) = page;
+            looked_at += listed.len();
+            logged.extend(listed.into_iter().filter(&is_wanted));
+            cursor = next;
+            if cursor.is_none() || logged.len() > limit || looked_at >= MAX_LOOKED_AT {
+                break;
+            }
+        }
+        self.shorten(&mut logged)?;
+        rows.extend(logged);
+        rows.sort_by_key(|row| std::cmp::Reverse(Instant::parse(&row.started_at).ok()));
+        let has_more = rows.len() > limit || cursor.is_some();
+        rows.truncate(limit);
+        Ok((rows, has_more))
+    }
+
+    /// Gives runs of the ledger the shortest starts that only they have there.
+    fn shorten(&self, rows: &mut [RunRow]) -> Result<(), Failure> {
+        let ids: Vec<String> = rows.iter().map(|row| row.run.to_string()).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        for kind in RECEIPTS {
+            let found = self.remote.find_ids(kind, &ids)?;
+            for (row, found) in rows.iter_mut().zip(found).filter(|(_, found)| found.id.is_some()) {
+                row.short_id = found.short;
+            }
+        }
+        Ok(())
+    }
+
+    /// The short form of a run's id; one that is not in the ledger yet stays whole.
+    pub(super) fn short(&self, run: &Uuid) -> Result<String, Failure> {
+        Ok(self.recorded_short(run)?.unwrap_or_else(|| run.to_string()))
+    }
+
+    fn recorded_short(&self, run: &Uuid) -> Result<Option<String>, Failure> {
+        let id = run.to_string();
+        for kind in RECEIPTS {
+            let found = self.remote.find_ids(kind, &[&id])?;
+            if let Some(found) = found.into_iter().find(|found| found.id.is_some()) {
+                return Ok(Some(found.short));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The run that a word means, as in a workspace. Without a word, the newest.
+    pub(super) fn find(&self, word: Option<&str>) -> Result<Uuid, Failure> {
+        let word = word.unwrap_or("@");
+        let unknown = || WorkError::from(RunsError::Unknown(word.to_owned()));
+        match IdWord::read(word) {
+            // Merges of a level are not counted.
+            IdWord::Recent(newer) => {
+                let (rows, _) = self.newest(&[], newer + 1, |row| row.item.is_some())?;
+                let missing = if rows.is_empty() { RunsError::NoneYet } else { RunsError::OnlyOne };
+                Ok(rows.get(newer).map(|row| row.run).ok_or_else(|| WorkError::from(missing))?)
+            }
+            IdWord::Start(start) => match Uuid::parse(start) {
+                Some(run) => Ok(run),
+                None => Ok(self.find_start(start)?.ok_or_else(unknown)?),
+            },
+        }
+    }
+
+    /// The run whose id starts so, else the newest run of the item.
+    fn find_start(&self, start: &str) -> Result<Option<Uuid>, Failure> {
+        let mut runs = Vec::new();
+        for kind in RECEIPTS {
+            runs.extend(self.remote.find_ids(kind, &[start])?.into_iter().filter_map(|found| found.id));
+        }
+        let OpenRows { runs: open } = self.remote.client.get(&["work", "runs", "open"], &[])?.read()?;
+        runs.extend(open.iter().map(|row| row.run.to_string()).filter(|run| run.starts_with(start)));
+        runs.retain(|run| Uuid::parse(run).is_some() && !start.is_empty());
+        runs.sort();
+        runs.dedup();
+        match one_id(start, runs).map_err(RunsError::from).map_err(WorkError::from)? {
+            Some(run) => Ok(Uuid::parse(&run)),
+            None => {
+                let (rows, _) = self.newest(&[], 1, |row| row.item.as_deref() == Some(start))?;
+                Ok(rows.first().map(|row| row.run))
+            }
+        }
+    }
+
+    /// What happened in a run.
+    pub(super) fn story(&self, run: &Uuid) -> Result<RunStory, Failure> {
+        let answer = self.part(run, &["story"])?;
+        let mut story: RunStory = answer.read()?;
+        if story.row.run != *run {
+            return Err(answer.refuse("it shows another run than the one that was asked for").into());
+        }
+        if let Some(short) = self.recorded_short(run)? {
+            story.row.short_id = short;
+        }
+        if let Some(earlier) = &mut story.earlier_run {
+            earlier.short_id = self.short(&earlier.run)?;
+        }
+        Ok(story)
+    }
+
+    /// What a run changed.
+    pub(super) fn diff(&self, run: &Uuid) -> Result<String, Failure> {
+        Ok(self.part(run, &["diff"])?.text_of(DIFF_TYPE)?.to_owned())
+    }
+
+    /// The receipt of a run, as it is recorded.
+    pub(super) fn documents(&self, run: &Uuid) -> Result<RecordedDocuments, Failure> {
+        Ok(self.part(run, &[])?.read()?)
+    }
+
+    /// What the server itself finds of the receipt, with the signers that are enrolled there.
+    pub(super) fn proof(&self, run: &Uuid) -> Result<ReceiptProof, Failure> {
+        Ok(self.part(run, &["verify"])?.read()?)
+    }
+
+    /// What a run printed from a place on: of the server's own workspace as it comes, else as it was reported.
+    pub(super) fn output(&self, run: &Uuid, after: u64) -> Result<RemoteOutput, Failure> {
+        let id = run.to_string();
+        let path = ["work", "runs", &id, "output"];
+        let answer = match self.remote.client.get(&path, &[("after", Some(after.to_string()))]) {
+            Err(ClientError::Refused(why)) if why.code == "not_here" => {
+                let LogFiles { files } = self.part(run, &["logs"])?.read()?;
+                let files = files.iter().map(|file| (file.name.as_str(), file.text.as_str()));
+                return Ok(RemoteOutput { records: log_records(files), next: None, has_more: false });
+            }
+            answer => known(run, answer)?,
+        };
+        let OutputPart { records, next, has_more, is_running, .. } = answer.read()?;
+        // A part that has more and does not advance would have no end.
+        if has_more && next <= after {
+            return Err(answer.refuse("its output does not advance").into());
+        }
+        Ok(RemoteOutput { records, next: (is_running || has_more).then_some(next), has_more })
+    }
+
+    fn part(&self, run: &Uuid, rest: &[&str]) -> Result<ServerAnswer, Failure> {
+        let id = run.to_string();
+        known(run, self.remote.client.get(&[&["work", "runs", &id], rest].concat(), &[]))
+    }
+}
+
+/// An answer about a run that the server knows.
+fn known(run: &Uuid, answer: Result<ServerAnswer, ClientError>) -> Result<ServerAnswer, Failure> {
+    Ok(found(answer)?.ok_or_else(|| WorkError::from(RunsError::Unknown(run.to_string())))?)
+}
