@@ -118,7 +118,7 @@ mod tests {
         };
         let part = OutputPart {
             run: "r".to_owned(),
-            status: "running",
+            status: "running".into(),
             started_at: "2026-01-01T00:00:00.000Z".to_owned(),
             since: "2026-01-01T00:00:00.000Z".to_owned(),
             is_running: true,
