@@ -47,7 +47,9 @@ pub(crate) async fn take_up_runs(app: Arc<App>) {
     let mut turn = None;
     let mut stopping = app.stopping.clone();
     while !app.is_stopping() {
-        while let Some(permit) = app.run_permit() {
+        // A place is taken only if there is something to run: others may need the last one.
+        while app.runs.available_permits() > 0 && has_waiting(&app).await {
+            let Some(permit) = app.run_permit() else { break };
             let (taken, next_turn) = take_up(&app, turn).await;
             turn = next_turn;
             let Some(taken) = taken else { break };
@@ -58,14 +60,26 @@ pub(crate) async fn take_up_runs(app: Arc<App>) {
     }
 }
 
+/// Whether somebody has to take up a run.
+async fn has_waiting(app: &Arc<App>) -> bool {
+    let own = Arc::clone(app);
+    let looked = app.blocking(move || Ok(own.builder.has_waiting(ended_before(&own))?));
+    // What failed is in the log, and tried again.
+    looked.await.unwrap_or(false)
+}
+
+/// Outcomes that ended before this are no longer kept.
+fn ended_before(app: &App) -> Millis {
+    let keep_ms = i64::try_from(app.settings.bounds.keep_refused_ms).unwrap_or(i64::MAX);
+    Millis::new(app.ledger.now().get().saturating_sub(keep_ms))
+}
+
 /// The next run, and whose turn it was.
 async fn take_up(app: &Arc<App>, turn: Option<TenantId>) -> (Option<TakenRun>, Option<TenantId>) {
     let own = Arc::clone(app);
     let taken = app.blocking(move || {
         let mut turn = turn;
-        let keep_ms = i64::try_from(own.settings.bounds.keep_refused_ms).unwrap_or(i64::MAX);
-        let ended_before = Millis::new(own.ledger.now().get().saturating_sub(keep_ms));
-        let taken = own.builder.take_up(&mut turn, ended_before).map_err(Problem::from)?;
+        let taken = own.builder.take_up(&mut turn, ended_before(&own)).map_err(Problem::from)?;
         Ok((taken, turn))
     });
     // What failed is in the log, and tried again.
@@ -94,5 +108,61 @@ pub(crate) async fn finish_runs(app: &App, time: Duration) {
         app.workspace.iter().for_each(|workspace| workspace.interrupt());
         // What is not given back by then is taken up when its lease has expired.
         let _ = timeout(GIVE_BACK, app.all_run_permits()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crealeph_ledger::{Ledger, LedgerOptions, Location};
+    use crealeph_runtime::agents::Agents;
+    use crealeph_runtime::builder::Scopes;
+    use crealeph_runtime::webhook::WebhookSettings;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::routes::ReportRenderer;
+    use crate::serve::{Server, ServerParts};
+    use crate::settings::ServerSettings;
+
+    /// A server that may run one thing at a time, over a new ledger.
+    fn server(folder: &std::path::Path) -> Server {
+        let ledger =
+            Ledger::init(&Location::File(folder.join("ledger.db")), LedgerOptions::default()).unwrap();
+        let settings = ServerSettings {
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            tls: None,
+            metrics: None,
+            bounds: ServerBounds { max_runs: 1, ..ServerBounds::default() },
+            webhooks: WebhookSettings::default(),
+        };
+        let renderer = ReportRenderer {
+            markdown: |report| report.made_at.clone(),
+            html: |report| report.made_at.clone(),
+            content_security: "default-src 'none'",
+        };
+        let (agents, scopes) = (Agents::default(), Scopes::default());
+        let parts = ServerParts { ledger, agents, scopes, settings, renderer, workspace: None };
+        Server::bind("127.0.0.1:0".parse().unwrap(), false, parts).unwrap()
+    }
+
+    #[test]
+    fn looking_for_accepted_runs_takes_nobody_the_last_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = server(folder.path());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let app = Arc::clone(&server.app);
+            let all = u32::try_from(app.ledger_calls.available_permits()).unwrap();
+            // It stays where it looks, since no call of the ledger is left for it.
+            let busy = app.ledger_calls.acquire_many(all).await.unwrap();
+            let looking = tokio::spawn(take_up_runs(Arc::clone(&app)));
+            while !app.metrics.text(&app).unwrap().contains("crealeph_ledger_calls_waiting 1\n") {
+                yield_now().await;
+            }
+            assert!(app.run_permit().is_some(), "a run that a client sends now is refused");
+            drop(busy);
+            looking.abort();
+        });
     }
 }

@@ -156,7 +156,7 @@ pub struct ServerParts {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    app: Arc<App>,
+    pub(crate) app: Arc<App>,
     tls: Option<ServerTls>,
     metrics: Option<(TcpListener, SocketAddr)>,
     stop: watch::Sender<bool>,

@@ -190,6 +190,19 @@ impl Builder {
         })
     }
 
+    /// Whether a request waits that nobody works on. Outcomes that ended before a time are removed on the way.
+    pub fn has_waiting(&self, ended_before: Millis) -> Result<bool, BuildError> {
+        let mut after = None;
+        while let Some(tenant) = self.ledger.tenant_with_work(after.as_ref(), ended_before)? {
+            if self.ledger.waiting_request(&tenant, None)?.is_some() {
+                return Ok(true);
+            }
+            self.ledger.sweep_requests(&tenant, ended_before)?;
+            after = Some(tenant);
+        }
+        Ok(false)
+    }
+
     /// Takes up the oldest request that nobody works on, tenants in turn: `turn` is the one that was served last. Outcomes that
     /// ended before a time are removed on the way.
     pub fn take_up(
