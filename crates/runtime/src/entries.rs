@@ -82,6 +82,48 @@ pub fn find_ids(
     Ok(FoundIds { ids: ids.collect() })
 }
 
+/// How large a tenant's log is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogSizeReport {
+    /// The tenant.
+    pub tenant_id: String,
+    /// The log's name.
+    pub origin: String,
+    /// How many entries it has.
+    pub entries: u64,
+    /// How often one of them depends on another.
+    pub edges: u64,
+    /// When the newest was appended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<String>,
+    /// The root of its tree.
+    pub root: String,
+    /// How many checkpoints were signed.
+    pub checkpoints: usize,
+    /// How many entries the newest of them covers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint: Option<u64>,
+}
+
+/// How large the log of a tenant is; absent if it has none.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn log_size(ledger: &Ledger, tenant: &TenantId) -> Result<Option<LogSizeReport>, LedgerError> {
+    let stats = ledger.stats(tenant)?;
+    Ok(stats.map(|stats| LogSizeReport {
+        tenant_id: tenant.to_string(),
+        origin: stats.origin,
+        entries: stats.entries,
+        edges: stats.edges,
+        last_at: stats.last_at.map(|at| at.to_string()),
+        root: stats.root.to_string(),
+        checkpoints: stats.checkpoints,
+        last_checkpoint: stats.last_checkpoint,
+    }))
+}
+
 /// Shows that a log of some entries is the beginning of a longer one (RFC 6962).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConsistencyReport {

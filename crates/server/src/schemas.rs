@@ -449,6 +449,12 @@ pub(crate) fn components() -> Map<String, Value> {
         ("RunComparison", run_comparison()),
         ("RunOutput", run_output()),
         ("RunStory", open()),
+        ("LogSize", {
+            let texts = ["tenantId", "origin", "root"].map(|name| (name, text()));
+            let counts = ["entries", "edges", "checkpoints"].map(|name| (name, count()));
+            let more = [("lastAt", instant()), ("lastCheckpoint", count())];
+            object(&[&texts[..], &counts[..]].concat(), &more)
+        }),
         ("Usage", usage()),
         ("Report", open()),
         ("ReceiptReport", ReceiptReport::schema()),

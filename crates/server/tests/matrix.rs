@@ -52,7 +52,9 @@ fn example(
         | "getSchema" | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions"
         | "getExecution" | "explainExecution" | "replayExecution" | "listBuilderRuns" | "getBuilderRun"
         | "cancelBuilderRun" | "listInbox" | "listPeople" | "listRules" | "listRuns" | "listSigners"
-        | "listOpenRuns" | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
+        | "listOpenRuns" | "getLogSize" | "getUsage" | "getReport" | "getReportPage" | "getReportText" => {
+            (path, None)
+        }
         "findIds" => (path, Some(r#"{"kind":"entry","words":["none"]}"#)),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),

@@ -71,6 +71,7 @@ ledger tail --after 2 --limit 3
 ledger lineage key:playbook-1
 ledger lineage key:signal-1 --down --depth 1
 ledger lineage key:signal-1 --down
+ledger stats
 ledger prove key:idea-1
 ledger checkpoint
 robot list
@@ -110,7 +111,7 @@ ledger verify --key saved.key
 ledger export
 ";
 
-/// What a moment leaves in an answer: when it was judged, and how old things were then.
+/// What a moment or a place leaves in an answer: when it was judged, how old things were then, and where that was.
 fn without_moment(text: &str) -> Vec<Value> {
     let read = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|_| Value::from(line));
     let mut values: Vec<Value> = match serde_json::from_str(text) {
@@ -118,6 +119,10 @@ fn without_moment(text: &str) -> Vec<Value> {
         Err(_) => text.lines().map(read).collect(),
     };
     for value in &mut values {
+        // Where the log is that was counted.
+        if value.get("edges").is_some() {
+            value["ledger"] = Value::Null;
+        }
         let Some(known) = value.get_mut("known").and_then(Value::as_array_mut) else { continue };
         known.iter_mut().for_each(|known| known["ageMinutes"] = Value::Null);
         value["at"] = Value::Null;

@@ -264,6 +264,18 @@ const ROUTES: &[Route] = &[
     },
     Route {
         method: Verb::Get,
+        path: "/v1/log/stats",
+        name: "getLogSize",
+        summary: "Get the size, root hash and checkpoints of the log",
+        access: Access::Key(Permission::Read, RobotScope::Refused),
+        parameters: &[],
+        body: None,
+        answer: answer("how large the log of the key's tenant is", "LogSize"),
+        problems: &[],
+        handler: Handler::Blocking(log::size),
+    },
+    Route {
+        method: Verb::Get,
         path: "/v1/export",
         name: "exportLog",
         summary: "Export the whole log, for `crealeph ledger verify` on another machine",

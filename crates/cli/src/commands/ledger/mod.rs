@@ -47,7 +47,7 @@ A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"pay
 The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under [ledger] in crealeph.toml, else
 .crealeph/ledger.db; the same for --tenant and --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
 
-With --server or CREALEPH_SERVER these ask a server: append, checkpoint, get, list, tail, lineage, prove, export, verify. The last two
+With --server or CREALEPH_SERVER these ask a server: append, checkpoint, get, list, tail, lineage, stats, prove, export, verify. The last two
 need a key of an auditor; what is verified is verified here, with keys and checkpoints that you saved.
 
 An entry is named by its id or the start of it; `@` is the newest, `@-` the one before.
@@ -144,7 +144,7 @@ impl LedgerCommand {
             Action::List(command) => command.run(&at, output),
             Action::Tail(command) => command.run(&at, output),
             Action::Lineage(command) => command.run(&at, output),
-            Action::Stats => reading::stats(at.here()?, output),
+            Action::Stats => reading::stats(&at, output),
             Action::Export(command) => command.run(&at, output),
             Action::Prove(command) => command.run(&at, output),
             Action::Verify(_) | Action::VerifyProof(_) => Ok(CommandOutcome::Unjudged),

@@ -6,10 +6,10 @@ use clap::Args;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ClientKey, Name, RobotId};
 use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Order, Seq, StoredEntry};
-use crealeph_runtime::entries::relative_json;
+use crealeph_runtime::entries::{LogSizeReport, log_size, relative_json};
 use serde::Serialize;
 
-use super::{CommandOutcome, Settled, named};
+use super::{CommandOutcome, named};
 use crate::commands::ids::{ShortIds, entry_id, execution_id};
 use crate::commands::place::{LogSource, Place};
 use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
@@ -262,38 +262,33 @@ impl LineageOf {
     }
 }
 
-pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<CommandOutcome, Failure> {
-    let ledger = at.open()?;
-    let Some(stats) = ledger.stats(&at.tenant)? else {
-        note!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place());
+pub(super) fn stats(at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
+    let (ledger, log) = match at {
+        Place::Here(at) => {
+            let ledger = at.open()?;
+            (ledger.place().to_owned(), log_size(&ledger, &at.tenant)?)
+        }
+        Place::Server(remote) => {
+            let answer = remote.client.get(&["log", "stats"], &[])?;
+            let log: LogSizeReport = answer.read()?;
+            if log.tenant_id != remote.tenant.as_str() {
+                return Err(answer.refuse("it is about another tenant").into());
+            }
+            (remote.client.url().to_owned(), Some(log))
+        }
+    };
+    let Some(log) = log else {
+        note!("tenant `{}` has no log in `{ledger}` yet", at.tenant());
         return Ok(CommandOutcome::Good);
     };
-    output.report(&StatsReport {
-        ledger: ledger.place(),
-        tenant_id: at.tenant.as_str(),
-        origin: &stats.origin,
-        entries: stats.entries,
-        edges: stats.edges,
-        last_at: stats.last_at.map(|at| at.to_string()),
-        root: stats.root.to_string(),
-        checkpoints: stats.checkpoints,
-        last_checkpoint: stats.last_checkpoint,
-    })?;
+    output.report(&StatsReport { ledger, log })?;
     Ok(CommandOutcome::Good)
 }
 
+/// How large a log is, and where it is: a file, a database or a server.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StatsReport<'s> {
-    ledger: &'s str,
-    tenant_id: &'s str,
-    origin: &'s str,
-    entries: u64,
-    edges: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_at: Option<String>,
-    root: String,
-    checkpoints: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_checkpoint: Option<u64>,
+struct StatsReport {
+    ledger: String,
+    #[serde(flatten)]
+    log: LogSizeReport,
 }
