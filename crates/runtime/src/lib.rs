@@ -11,6 +11,7 @@ pub mod client;
 pub mod configuration;
 pub mod entries;
 mod grants;
+pub mod known_logs;
 pub mod receipts;
 pub mod remedies;
 pub mod report;

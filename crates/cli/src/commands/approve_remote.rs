@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::CommandOutcome;
+use super::admin_log::check_log;
 use super::approve::{AskedVerdict, VerdictSource, print_recorded};
 use super::ledger::named;
 use super::place::{LogSource, RemoteLog};
@@ -180,7 +181,7 @@ impl VerdictSource for RemoteSubject<'_> {
     /// Whether somebody's key is enrolled and not revoked, as the server says; it must be so when the verdict is recorded.
     fn known_keys(&self) -> Result<Vec<String>, Failure> {
         let mut known = Vec::new();
-        for person in self.remote.people()? {
+        for person in self.remote.people()?.people {
             let unread = |error: serde_json::Error| ClientError::Answer {
                 url: self.remote.client.url().to_owned(),
                 why: error.to_string(),
@@ -207,6 +208,7 @@ impl VerdictSource for RemoteSubject<'_> {
             })
         })?;
         self.check(&statement, &request)?;
+        check_log(self.remote, &statement.log_origin)?;
         Ok(statement)
     }
 

@@ -1,5 +1,6 @@
 //! One file per command; here they are only listed, parsed and run.
 
+mod admin_log;
 mod agent;
 mod approval;
 mod approve;

@@ -1,6 +1,6 @@
 //! `crealeph person`: who may approve, with which keys (R33).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::api_key::KeyRole;
@@ -8,18 +8,19 @@ use crealeph_contracts::approval::{ProofKind, SignedKind};
 use crealeph_contracts::passkey::{MAX_INVITATION_DAYS, PasskeyOrigin};
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_runtime::approvals::{
-    ApprovalError, ApprovalHistory, InvitationTerms, enrolment, first_enrolment, invitation, person_json,
-    record, revocation,
+    ApprovalHistory, InvitationTerms, enrolment, first_enrolment, invitation, person_json, revocation,
 };
 use crealeph_verify::PersonKey;
-use serde::Deserialize;
+use serde::Deserialize as _;
 use serde_json::json;
 
 use super::CommandOutcome;
+use super::admin_log::{AdminLog, ListedKey, ListedPasskey, ListedPerson};
 use super::key::roles;
-use super::ledger::{Settled, named};
+use super::ledger::named;
 use super::on_ledger::Task;
 use super::place::Place;
+use super::rule::in_force;
 use crate::failure::{ArgumentFailure, Failure, SigningFailure};
 use crate::input::Source;
 use crate::output::{Output, note};
@@ -38,6 +39,9 @@ signed with the admin's key: a file, or ssh-agent. Save the fingerprint that --f
 
 `invite` prints a link by which the person enrols a passkey, once. Give it to them over a channel that you trust. Only verdicts under
 a rule that takes them can be proved with a passkey: `proof = [\"ssh\", \"passkey\"]` (`crealeph rule --help`).
+
+With --server a statement is made and signed on this machine, and sent; the key for the server must be an admin's. The server names the
+log it is for; if it named another one before, nothing is signed.
 
 Once somebody is enrolled, verdicts must be signed, and that stays so if everybody is revoked.
 
@@ -120,10 +124,10 @@ pub(super) struct Revoke {
 impl Task for PersonTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
-            PersonTask::Add(add) => add.run(at.here()?, output)?,
-            PersonTask::Invite(invite) => invite.run(at.here()?, output)?,
+            PersonTask::Add(add) => add.run(at, output)?,
+            PersonTask::Invite(invite) => invite.run(at, output)?,
             PersonTask::List { allowed_signers } => list(at, allowed_signers, output)?,
-            PersonTask::Revoke(revoke) => revoke.run(at.here()?, output)?,
+            PersonTask::Revoke(revoke) => revoke.run(at, output)?,
         }
         Ok(CommandOutcome::Good)
     }
@@ -140,7 +144,7 @@ fn person(name: &str) -> Result<Name, Failure> {
 }
 
 impl Add {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let name = person(&self.name)?;
         let source = Source::new(Some(self.key.clone()));
         let text = source.text(source.read_bounded(MAX_KEY_BYTES)?)?;
@@ -148,26 +152,22 @@ impl Add {
         let key = PersonKey::parse(&text).map_err(|error| bad(error.to_string()))?;
         let groups = self.groups.iter().map(|group| named("group", group, Name::parse));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
-        let ledger = at.open()?;
-        let history = ApprovalHistory::load_or_start(&ledger, &at.tenant)?;
-        let (signing, statement) = if self.first_admin {
-            let statement = first_enrolment(&history, name, &key, groups)?;
-            (SigningKey::open(&self.key)?, statement)
+        let (log, signing, statement) = if self.first_admin {
+            let log = AdminLog::open_or_start(at)?;
+            let statement = first_enrolment(log.place()?, log.root(), name, &key, groups)?;
+            (log, SigningKey::open(&self.key)?, statement)
         } else {
-            if !history.judge.had_people() {
-                return Err(ApprovalError::NoPeople.into());
-            }
-            let signing = admin_key(&history, self.sign_with.as_deref())?;
-            let signer = history.admin(signing.public().fingerprint())?;
-            (signing, enrolment(&history, name, &key, groups, signer)?)
+            let log = AdminLog::open(at)?;
+            let (signing, signer) = log.signer(self.sign_with.as_deref())?;
+            let statement = enrolment(log.place()?, name, &key, groups, signer)?;
+            (log, signing, statement)
         };
-        let signed = signing.sign(&statement)?;
-        let written = record(&ledger, &at.tenant, SignedKind::Enrolment, &signed)?;
+        let entry = log.record(&signing, &statement)?;
         let fingerprint = key.fingerprint();
         if at.is_json(output) {
             let groups: Vec<&str> = statement.groups.as_slice().iter().map(Name::as_str).collect();
             output.report(&json!({
-                "person": self.name, "keyId": fingerprint, "groups": groups, "entry": written.id.as_str(),
+                "person": self.name, "keyId": fingerprint, "groups": groups, "entry": entry,
                 "signedBy": statement.signed_by.as_str(),
             }))?;
         } else {
@@ -181,7 +181,7 @@ impl Add {
 }
 
 impl Invite {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let bad = |why: &str| ArgumentFailure::BadName {
             what: "origin",
             name: self.origin.clone(),
@@ -190,23 +190,21 @@ impl Invite {
         let origin = PasskeyOrigin::parse(&self.origin).map_err(bad)?;
         let groups = self.groups.iter().map(|group| named("group", group, Name::parse));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
-        let groups = Some(groups).filter(|groups| !groups.is_empty());
         let (person, role, hours) = (person(&self.name)?, self.role, self.hours);
-        let ledger = at.open()?;
-        let history =
-            ApprovalHistory::load(&ledger, &at.tenant)?.filter(|history| history.judge.had_people());
-        let history = history.ok_or(ApprovalError::NoPeople)?;
-        let signing = admin_key(&history, self.sign_with.as_deref())?;
-        let signer = history.admin(signing.public().fingerprint())?;
+        let log = AdminLog::open(at)?;
+        let groups = match groups.is_empty() {
+            false => groups.into_iter().collect(),
+            true => log.groups_of(&person)?,
+        };
+        let (signing, signer) = log.signer(self.sign_with.as_deref())?;
         let terms = InvitationTerms { person, groups, role, origin, hours };
-        let invited = invitation(&history, terms, signer)?;
-        let signed = signing.sign(&invited.statement)?;
-        let written = record(&ledger, &at.tenant, SignedKind::Invitation, &signed)?;
+        let invited = invitation(log.place()?, terms, signer)?;
+        let entry = log.record(&signing, &invited.statement)?;
         let expires = invited.statement.expires.as_str();
         match at.is_json(output) {
             true => output.report(&json!({
                 "person": self.name, "link": invited.link(), "token": invited.token, "expires": expires,
-                "entry": written.id.as_str(),
+                "entry": entry,
             }))?,
             // On a line of its own, so that it can be copied.
             false => output.line(&invited.link())?,
@@ -216,7 +214,7 @@ impl Invite {
             self.name,
             self.name
         );
-        if !history.judge.rules().iter().any(|rule| rule.proofs.contains(&ProofKind::Passkey)) {
+        if !in_force(at)?.iter().any(|rule| rule.proofs.contains(&ProofKind::Passkey)) {
             note!(
                 "no rule takes passkeys yet: add `proof = [\"ssh\", \"passkey\"]` to one (`crealeph rule set`)"
             );
@@ -225,56 +223,20 @@ impl Invite {
     }
 }
 
-/// The key of an admin, or any that is named.
-pub(super) fn admin_key(history: &ApprovalHistory, sign_with: Option<&Path>) -> Result<SigningKey, Failure> {
-    SigningKey::find(sign_with, |fingerprint| history.admin(fingerprint).is_ok())
-}
-
 impl Revoke {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let name = person(&self.name)?;
         let key_id = self.key_id.as_deref().map(|id| named("fingerprint", id, Name::parse)).transpose()?;
         let reason = self.reason.as_deref().and_then(Text::new);
-        let ledger = at.open()?;
-        let history =
-            ApprovalHistory::load(&ledger, &at.tenant)?.filter(|history| history.judge.had_people());
-        let history = history.ok_or(ApprovalError::NoPeople)?;
-        let signing = admin_key(&history, self.sign_with.as_deref())?;
-        let signer = history.admin(signing.public().fingerprint())?;
-        let statement = revocation(&history, name, key_id, reason, signer)?;
-        let written = record(&ledger, &at.tenant, SignedKind::Revocation, &signing.sign(&statement)?)?;
+        let log = AdminLog::open(at)?;
+        let (signing, signer) = log.signer(self.sign_with.as_deref())?;
+        let entry = log.record(&signing, &revocation(log.place()?, name, key_id, reason, signer)?)?;
         match at.is_json(output) {
-            true => output.report(
-                &json!({ "person": self.name, "keyId": self.key_id, "entry": written.id.as_str() }),
-            )?,
+            true => output.report(&json!({ "person": self.name, "keyId": self.key_id, "entry": entry }))?,
             false => output.line(&format!("revoked {}", self.name))?,
         }
         Ok(())
     }
-}
-
-/// A person as `--json` prints them, and as a server lists them.
-#[derive(Deserialize)]
-struct ListedPerson {
-    person: String,
-    groups: Vec<String>,
-    keys: Vec<ListedKey>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedKey {
-    key_id: String,
-    public_key: String,
-    passkey: Option<ListedPasskey>,
-    revoked: bool,
-    root: bool,
-}
-
-#[derive(Deserialize)]
-struct ListedPasskey {
-    origin: String,
-    role: String,
 }
 
 fn list(at: &Place, allowed_signers: bool, output: &mut Output) -> Result<(), Failure> {
@@ -285,7 +247,7 @@ fn list(at: &Place, allowed_signers: bool, output: &mut Output) -> Result<(), Fa
             let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
             people.iter().map(|person| person_json(person, root)).collect()
         }
-        Place::Server(remote) => remote.people()?,
+        Place::Server(remote) => remote.people()?.people,
     };
     let is_json = at.is_json(output);
     for document in &people {

@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use crealeph_contracts::approval::{ApprovalDocument as _, ApprovalRule, SignedKind};
+use crealeph_contracts::approval::{ApprovalDocument as _, ApprovalRule};
 use crealeph_runtime::approvals::{
-    ApprovalError, ApprovalHistory, RuledSubject, read_rules, record, rule_in_words, rule_json,
-    rule_statement, ruled_subjects,
+    ApprovalHistory, RuledSubject, read_rules, rule_in_words, rule_json, rule_statement, ruled_subjects,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::CommandOutcome;
+use super::admin_log::AdminLog;
 use super::on_ledger::{Opened, Task};
-use super::person::admin_key;
 use super::place::{Place, RemoteLog};
 use crate::failure::{ApprovalFailure, Failure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
@@ -79,19 +78,14 @@ impl Task for RuleTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<CommandOutcome, Failure> {
         match self {
             RuleTask::Set { file, sign_with } => {
-                let at = at.here()?;
                 let rules = read(file)?;
-                let ledger = at.open()?;
-                let history = ApprovalHistory::load(&ledger, &at.tenant)?;
-                let history =
-                    history.filter(|history| history.judge.had_people()).ok_or(ApprovalError::NoPeople)?;
-                let signing = admin_key(&history, sign_with.as_deref())?;
-                let signer = history.admin(signing.public().fingerprint())?;
-                let statement = rule_statement(&history, rules, signer)?;
-                let written = record(&ledger, &at.tenant, SignedKind::Rules, &signing.sign(&statement)?)?;
+                let log = AdminLog::open(at)?;
+                let (signing, signer) = log.signer(sign_with.as_deref())?;
+                let statement = rule_statement(log.place()?, rules, signer)?;
+                let entry = log.record(&signing, &statement)?;
                 let count = statement.rules.as_slice().len();
                 match at.is_json(output) {
-                    true => output.report(&json!({ "entry": written.id.as_str(), "rules": count }))?,
+                    true => output.report(&json!({ "entry": entry, "rules": count }))?,
                     false => output.line(&format!("{} in force", counted(count, "rule")))?,
                 }
             }
@@ -115,7 +109,7 @@ struct RuleList {
 }
 
 /// The rules in force.
-fn in_force(at: &Place) -> Result<Vec<ApprovalRule>, Failure> {
+pub(super) fn in_force(at: &Place) -> Result<Vec<ApprovalRule>, Failure> {
     let RemoteLog { client, .. } = match at {
         Place::Here(at) => {
             let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crealeph_runtime::access::AccessError;
 use crealeph_runtime::client::{ClientError, ServerRefusal};
+use crealeph_runtime::known_logs::KnownLogError;
 use crealeph_runtime::receipts::{OutboxError, SignerEnrolmentError};
 use crealeph_runtime::webhook::WebhookError;
 use crealeph_server::ServeError;
@@ -41,6 +42,8 @@ pub(crate) enum ServerFailure {
     #[error("the server does not do what it showed, so nothing is signed: it would change {what}")]
     NotShown { what: &'static str },
     #[error(transparent)]
+    KnownLog(#[from] KnownLogError),
+    #[error(transparent)]
     Webhook(#[from] WebhookError),
 }
 
@@ -58,6 +61,8 @@ impl ServerFailure {
             ServerFailure::NoServerForm(_) => "no_server_form",
             ServerFailure::Excluded(_) | ServerFailure::NotThere { .. } => "usage",
             ServerFailure::NotShown { .. } => "not_what_was_shown",
+            ServerFailure::KnownLog(KnownLogError::OtherLog { .. }) => "not_what_was_shown",
+            ServerFailure::KnownLog(_) => "unreadable",
             ServerFailure::Webhook(error) => error.code(),
         }
     }
@@ -76,7 +81,9 @@ impl ServerFailure {
             ServerFailure::Client(ClientError::Refused(why)) if matches!(why.status, 404 | 409 | 422) => {
                 JUDGED
             }
-            ServerFailure::Line { .. } | ServerFailure::NotShown { .. } => JUDGED,
+            ServerFailure::Line { .. }
+            | ServerFailure::NotShown { .. }
+            | ServerFailure::KnownLog(KnownLogError::OtherLog { .. }) => JUDGED,
             _ => NOT_JUDGED,
         }
     }
@@ -102,6 +109,11 @@ impl ServerFailure {
             ServerFailure::NotShown { .. } => {
                 Some("do not use this server before you know why; its operator may not".into())
             }
+            ServerFailure::KnownLog(KnownLogError::OtherLog { path, .. }) => {
+                let path = path.display();
+                Some(format!("nothing is signed; if the ledger was replaced on purpose, remove `{path}`").into())
+            }
+            ServerFailure::KnownLog(_) => None,
             ServerFailure::Webhook(error) => error.hint(),
         }
     }

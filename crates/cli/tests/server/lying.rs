@@ -203,6 +203,51 @@ fn a_server_that_lies_gets_no_signature() {
     assert!(code == 1 && stderr.contains("landed"), "{code} {stderr}");
 }
 
+/// A server that names another log than before gets no signature, for a verdict or for a person.
+#[test]
+fn a_server_that_names_another_log_gets_no_signature() {
+    let (asked, writer, draft) = with_people();
+    let admin = asked.server.key("local", &["--role", "admin"]);
+    let is_lying = Arc::new(Mutex::new(false));
+    let lying = Arc::clone(&is_lying);
+    let between = Between::changing(&asked.server, move |_, body| match *lying.lock().unwrap() {
+        true => body.replace("\"logOrigin\":\"", "\"logOrigin\":\"other-"),
+        false => body,
+    });
+    let reject = ["reject", &draft, "--reason", "no", "--yes", "--sign-with", "ana", "--json"];
+    asked.elsewhere.write("ana.pub", &asked.server.scratch.read("ana.pub"));
+    asked.elsewhere.write("rules.toml", &asked.server.scratch.read("rules.toml"));
+    let set = ["rule", "set", "rules.toml", "--sign-with", "ana", "--json"];
+    let add = ["person", "add", "ana", "--key", "ana.pub", "--sign-with", "ana", "--json"];
+    let revoke = ["person", "revoke", "ana", "--sign-with", "ana", "--json"];
+    let invite = ["person", "invite", "ben", "--sign-with", "ana", "--json"];
+    // The first time its word is taken.
+    let (code, _, stderr) = asked.ask_at(&between.url, &admin, &set, "");
+    assert_eq!(code, 0, "{stderr}");
+    *is_lying.lock().unwrap() = true;
+    for (key, args) in
+        [(&writer, &reject[..]), (&admin, &set), (&admin, &add), (&admin, &revoke), (&admin, &invite)]
+    {
+        between.seen.lock().unwrap().clear();
+        let (code, _, stderr) = asked.ask_at(&between.url, key, args, "");
+        assert!(
+            code == 1 && stderr.contains("not_what_was_shown") && stderr.contains("the log other-"),
+            "{args:?}: {stderr}"
+        );
+        let posted = between.seen.lock().unwrap().clone();
+        let is_handed_in = |line: &String| {
+            line.starts_with("POST") && !line.contains("/statement") && !line.contains("/ids")
+        };
+        assert!(!posted.iter().any(is_handed_in), "{posted:?}");
+    }
+    // Neither does one whose people are another tenant's.
+    let between = Between::changing(&asked.server, |_, body| {
+        body.replace("\"tenantId\":\"local\"", "\"tenantId\":\"other\"")
+    });
+    let (code, _, stderr) = asked.ask_at(&between.url, &admin, &set, "");
+    assert!(code == 1 && stderr.contains("the tenant"), "{stderr}");
+}
+
 /// As a part of a path.
 fn encoded(id: &str) -> String {
     id.replace('-', "%2D")

@@ -20,6 +20,7 @@ use crealeph_verify::ApprovalLog;
 
 use super::error::ApprovalError;
 use super::kept_history::{DecidedDrafts, HistoryReader};
+use super::people::StatementPlace;
 
 /// How many entries are read at a time.
 const PAGE_ENTRIES: usize = 100;
@@ -66,6 +67,18 @@ impl ApprovalHistory {
     pub fn load_or_start(ledger: &Ledger, tenant: &TenantId) -> Result<Self, ApprovalError> {
         ledger.origin(tenant)?;
         Self::load(ledger, tenant)?.ok_or(ApprovalError::Ledger(LedgerError::Closed))
+    }
+
+    /// What a statement that is made now is bound to.
+    ///
+    /// # Errors
+    /// When the log's name is none.
+    pub fn statement_place(&self) -> Result<StatementPlace, ApprovalError> {
+        Ok(StatementPlace {
+            tenant_id: self.tenant_id.clone(),
+            log_origin: Name::parse(&self.place.origin)?,
+            time: self.place.now.timestamp(),
+        })
     }
 
     /// The person whose key this is, if it may sign.

@@ -89,11 +89,12 @@ impl World {
         let history = ApprovalHistory::load_or_start(&other, &tenant()).unwrap();
         let groups = vec![Name::parse("reviewers").unwrap()];
         let name = Name::parse(who.name).unwrap();
+        let place = history.statement_place().unwrap();
         let statement = match history.judge.had_people() {
-            false => first_enrolment(&history, name, &who.public, groups).unwrap(),
+            false => first_enrolment(place, history.judge.root(), name, &who.public, groups).unwrap(),
             true => {
                 let signer = history.admin(by.public.fingerprint()).unwrap();
-                enrolment(&history, name, &who.public, groups, signer).unwrap()
+                enrolment(place, name, &who.public, groups, signer).unwrap()
             }
         };
         record(&other, &tenant(), SignedKind::Enrolment, &by.sign(&statement)).unwrap();
@@ -108,7 +109,7 @@ impl World {
             ..ApprovalRule::built_in(SubjectKind::Change)
         };
         let signer = history.admin(by.public.fingerprint()).unwrap();
-        let statement = rule_statement(&history, vec![rule], signer).unwrap();
+        let statement = rule_statement(history.statement_place().unwrap(), vec![rule], signer).unwrap();
         record(&other, &tenant(), SignedKind::Rules, &by.sign(&statement)).unwrap();
     }
 
@@ -117,7 +118,7 @@ impl World {
         let history = ApprovalHistory::load(&other, &tenant()).unwrap().unwrap();
         let signer = history.admin(by.public.fingerprint()).unwrap();
         let name = Name::parse(who.name).unwrap();
-        let statement = revocation(&history, name, None, None, signer).unwrap();
+        let statement = revocation(history.statement_place().unwrap(), name, None, None, signer).unwrap();
         record(&other, &tenant(), SignedKind::Revocation, &by.sign(&statement)).unwrap();
     }
 

@@ -37,7 +37,7 @@ pub use likeness::SubjectLikeness;
 pub use passkeys::{
     EnrolledByLink, InvitationTerms, Invited, NewInvitation, invitation, sign_in_question, signed_in,
 };
-pub use people::{enrolment, first_enrolment, revocation, rule_statement};
+pub use people::{StatementPlace, enrolment, first_enrolment, revocation, rule_statement};
 pub use report::{
     ExplainedApproval, VerdictReport, missing_approvals, person_json, rule_json, unsigned_json,
 };

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::error::ApprovalError;
 use super::history::{ApprovalHistory, StatementSigner, append_at_end, approvals_draft, first};
-use super::people::new_nonce;
+use super::people::{StatementPlace, new_nonce};
 use crate::grants::id_and_secret;
 
 /// What a link has behind its `#` begins with, so that scanners for leaked secrets know it.
@@ -60,8 +60,8 @@ impl NewInvitation {
 pub struct InvitationTerms {
     /// The person.
     pub person: Name,
-    /// Their groups, from here on; those they have if absent.
-    pub groups: Option<Vec<Name>>,
+    /// Their groups, from here on.
+    pub groups: Set<Name>,
     /// What they may do in sessions.
     pub role: KeyRole,
     /// Where the passkey is used.
@@ -75,23 +75,20 @@ pub struct InvitationTerms {
 /// # Errors
 /// When it cannot be made.
 pub fn invitation(
-    history: &ApprovalHistory,
+    place: StatementPlace,
     terms: InvitationTerms,
     signer: StatementSigner,
 ) -> Result<NewInvitation, ApprovalError> {
     let InvitationTerms { person, groups, role, origin, hours } = terms;
     let (_, secret) = id_and_secret().map_err(|error| ApprovalError::Random(error.to_string()))?;
     let secret = URL_SAFE_NO_PAD.encode(secret);
-    let now = history.place.now.instant();
+    let now = place.time.instant();
     let expires = Instant::from_unix_nanos(now.unix_nanos() + i128::from(hours) * NANOS_PER_HOUR);
-    let groups = match groups {
-        Some(groups) => Set::from_iter(groups),
-        None => history.judge.groups_of(&person).cloned().unwrap_or_default(),
-    };
+    let tenant = URL_SAFE_NO_PAD.encode(place.tenant_id.as_str());
     let statement = InvitationStatement {
         kind: InvitationType::Invitation,
-        tenant_id: history.tenant_id.clone(),
-        log_origin: Name::parse(&history.place.origin)?,
+        tenant_id: place.tenant_id,
+        log_origin: place.log_origin,
         person,
         groups,
         role,
@@ -101,9 +98,8 @@ pub fn invitation(
         signed_by: signer.person,
         signer_key_id: signer.key_id,
         nonce: new_nonce()?,
-        time: history.place.now.timestamp(),
+        time: place.time,
     };
-    let tenant = URL_SAFE_NO_PAD.encode(history.tenant_id.as_str());
     let token = format!("{TOKEN_PREFIX}{tenant}.{}.{secret}", statement.nonce);
     Ok(NewInvitation { statement, token })
 }

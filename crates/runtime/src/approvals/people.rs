@@ -4,31 +4,44 @@ use crealeph_contracts::approval::{
     ADMINS, ApprovalRule, EnrolmentStatement, EnrolmentType, RevocationStatement, RevocationType,
     RuleStatement, RulesType,
 };
+use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::ComposeError;
-use crealeph_contracts::scalar::{Name, Text};
+use crealeph_contracts::scalar::{Name, TenantId, Text};
 use crealeph_contracts::shape::{List, Set};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_verify::PersonKey;
 
 use super::error::ApprovalError;
-use super::history::{ApprovalHistory, StatementSigner};
+use super::history::StatementSigner;
 
-/// The first admin's enrolment, which their own key signs.
+/// What a statement of an admin is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementPlace {
+    /// The tenant.
+    pub tenant_id: TenantId,
+    /// The name of its log.
+    pub log_origin: Name,
+    /// When it is made.
+    pub time: Timestamp,
+}
+
+/// The first admin's enrolment, which their own key signs; `root` is the key of the first admin that the tenant has, if it has one.
 ///
 /// # Errors
 /// When the tenant has, or ever had, a person.
 pub fn first_enrolment(
-    history: &ApprovalHistory,
+    place: StatementPlace,
+    root: Option<&str>,
     person: Name,
     key: &PersonKey,
     groups: Vec<Name>,
 ) -> Result<EnrolmentStatement, ApprovalError> {
-    if let Some(root) = history.judge.root() {
+    if let Some(root) = root {
         return Err(ApprovalError::NotFirst(root.to_owned()));
     }
     let signer = StatementSigner { person: person.clone(), key_id: Name::parse(key.fingerprint())? };
     let groups = groups.into_iter().chain([Name::from(ADMINS)]).collect();
-    enrolment(history, person, key, groups, signer)
+    enrolment(place, person, key, groups, signer)
 }
 
 /// A person and a key that is theirs, which an admin signs.
@@ -36,7 +49,7 @@ pub fn first_enrolment(
 /// # Errors
 /// When the statement cannot be made.
 pub fn enrolment(
-    history: &ApprovalHistory,
+    place: StatementPlace,
     person: Name,
     key: &PersonKey,
     groups: Vec<Name>,
@@ -47,8 +60,8 @@ pub fn enrolment(
         || ComposeError { what: "the enrolment", reason: "its key cannot be written".to_owned() };
     Ok(EnrolmentStatement {
         kind: EnrolmentType::Enrolment,
-        tenant_id: history.tenant_id.clone(),
-        log_origin: Name::parse(&history.place.origin)?,
+        tenant_id: place.tenant_id,
+        log_origin: place.log_origin,
         person,
         public_key: line.ok_or_else(unwritable)?,
         key_id: Name::parse(key.fingerprint())?,
@@ -56,7 +69,7 @@ pub fn enrolment(
         signed_by: signer.person,
         signer_key_id: signer.key_id,
         nonce: new_nonce()?,
-        time: history.place.now.timestamp(),
+        time: place.time,
     })
 }
 
@@ -65,7 +78,7 @@ pub fn enrolment(
 /// # Errors
 /// When the statement cannot be made.
 pub fn revocation(
-    history: &ApprovalHistory,
+    place: StatementPlace,
     person: Name,
     key_id: Option<Name>,
     reason: Option<Text>,
@@ -73,15 +86,15 @@ pub fn revocation(
 ) -> Result<RevocationStatement, ApprovalError> {
     Ok(RevocationStatement {
         kind: RevocationType::Revocation,
-        tenant_id: history.tenant_id.clone(),
-        log_origin: Name::parse(&history.place.origin)?,
+        tenant_id: place.tenant_id,
+        log_origin: place.log_origin,
         person,
         key_id,
         reason,
         signed_by: signer.person,
         signer_key_id: signer.key_id,
         nonce: new_nonce()?,
-        time: history.place.now.timestamp(),
+        time: place.time,
     })
 }
 
@@ -90,19 +103,19 @@ pub fn revocation(
 /// # Errors
 /// When the statement cannot be made.
 pub fn rule_statement(
-    history: &ApprovalHistory,
+    place: StatementPlace,
     rules: Vec<ApprovalRule>,
     signer: StatementSigner,
 ) -> Result<RuleStatement, ApprovalError> {
     Ok(RuleStatement {
         kind: RulesType::Rules,
-        tenant_id: history.tenant_id.clone(),
-        log_origin: Name::parse(&history.place.origin)?,
+        tenant_id: place.tenant_id,
+        log_origin: place.log_origin,
         rules: List::from_iter(rules),
         signed_by: signer.person,
         signer_key_id: signer.key_id,
         nonce: new_nonce()?,
-        time: history.place.now.timestamp(),
+        time: place.time,
     })
 }
 

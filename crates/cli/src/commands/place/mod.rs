@@ -19,7 +19,7 @@ use crealeph_runtime::client::ClientError;
 use crealeph_runtime::entries::{AppendedReport, read_lineage, read_page};
 
 use remote::text;
-pub(super) use remote::{AppendedStart, RefusedDraft, RemoteLog, found};
+pub(super) use remote::{AppendedStart, RefusedDraft, RemoteLog, RemotePeople, found};
 
 use super::ledger::Settled;
 use crate::failure::{Failure, ServerFailure};

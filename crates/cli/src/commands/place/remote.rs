@@ -65,8 +65,22 @@ struct AppendedList {
     appended: Vec<AppendedReport>,
 }
 
+/// The people of a tenant, and what statements about them are bound to.
+pub(in crate::commands) struct RemotePeople {
+    /// The name of the log.
+    pub(in crate::commands) log_origin: Option<String>,
+    /// The key of the first admin, if there ever was one.
+    pub(in crate::commands) root: Option<String>,
+    /// Each as its document.
+    pub(in crate::commands) people: Vec<Value>,
+}
+
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct PersonPage {
+    tenant_id: String,
+    log_origin: Option<String>,
+    root: Option<String>,
     people: Vec<Value>,
     next: Option<String>,
 }
@@ -137,15 +151,18 @@ impl RemoteLog {
         Ok(answer.map(|answer| answer.read_with(read_entry)).transpose()?)
     }
 
-    /// The people that a tenant has enrolled, each as its document.
-    pub(in crate::commands) fn people(&self) -> Result<Vec<Value>, Failure> {
+    /// The people that a tenant has enrolled.
+    pub(in crate::commands) fn people(&self) -> Result<RemotePeople, Failure> {
         let (mut people, mut after) = (Vec::new(), None);
         loop {
             let page: PersonPage = self.client.get(&["people"], &[("after", after.clone())])?.read()?;
+            if page.tenant_id != self.tenant.as_str() {
+                return Err(ServerFailure::NotShown { what: "the tenant: its people are another's" }.into());
+            }
             people.extend(page.people);
             // People come by name; a list that does not advance would have no end.
             if page.next.is_none() || page.next <= after {
-                return Ok(people);
+                return Ok(RemotePeople { log_origin: page.log_origin, root: page.root, people });
             }
             after = page.next;
         }
