@@ -140,7 +140,7 @@ fn help_at_80_columns() {
             --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
 
             With --server or CREALEPH_SERVER these ask a server: append, checkpoint, get,
-            list, tail, lineage, prove, export, verify. The last two need a key of an
+            list, tail, lineage, stats, prove, export, verify. The last two need a key of an
             auditor; what is verified is verified here, with keys and checkpoints that you
             saved.
 

@@ -109,7 +109,7 @@ fn runs_of_a_server_are_shown_as_in_its_own_workspace() {
     let elsewhere = World::with("");
 
     for line in COMMANDS.lines().filter(|line| !line.is_empty()) {
-        let line = line.replace("ID", &run).replace("START", &run[..30]);
+        let line = line.replace("ID", &run).replace("START", run.split_at(30).0);
         let args: Vec<&str> = line.split(' ').collect();
         let (code, here, said_here) = printed(&served.world.crealeph(&args));
         let (asked, there, said_there) = served.ask(&elsewhere, &reader, &args);
