@@ -69,8 +69,20 @@ export async function bytesOf(file) {
   return new Uint8Array(await file.arrayBuffer());
 }
 
-/** What a file is, by what it begins with: the checks say whether it is a good one. */
+/** Where a file is in the folder that the reader chose; its name, if it was chosen by itself. */
+export function pathOf(file) {
+  return file.webkitRelativePath || file.name;
+}
+
+/** What a file is: in a folder with runs by its name, otherwise by what it begins with. The checks say whether it is a good one. */
 export async function kindOf(file) {
+  if (!file.webkitRelativePath) return kindOfContent(file);
+  if (/\/(states|objects)\//.test(file.webkitRelativePath)) return 'stored';
+  // Whatever else lies with a run may be an agent's: no key in it is the reader's own.
+  return { 'RECEIPT.json': 'receipt', 'RECEIPT.dsse.json': 'envelope' }[file.name] ?? 'other';
+}
+
+async function kindOfContent(file) {
   const start = new TextDecoder().decode(await file.slice(0, START_BYTES).arrayBuffer());
   const [first] = start.split('\n', 1);
   if (/^\s*\{.*"format"\s*:\s*"crealeph-ledger-export/.test(first)) return 'export';

@@ -7,6 +7,11 @@ export class Finding extends Error {
     this.seq = seq;
   }
 
+  /** The same about something that is named first. */
+  about(name) {
+    return new Finding(this.kind, `${name}: ${this.message}`, this.seq);
+  }
+
   /** The same about an entry that is named. */
   ofEntry(seq, id) {
     return new Finding(this.kind, `entry ${seq} (\`${id}\`) ${this.message}; no ledger would have taken it`, seq);

@@ -1,12 +1,14 @@
 // The page around the verifier. Everything that comes from a file is shown as text.
 
+import { pathOf } from './files.js';
 import { verifyFiles } from './report.js';
 import { shown } from './shown.js';
 
 const STORED = 'crealeph-verifier';
 const MAX_LINE = 2_000;
 const MAX_DETAIL = 20_000;
-const FIELDS = ['keys', 'checkpoint', 'root'];
+const MAX_NAMED = 50;
+const FIELDS = ['keys', 'checkpoint', 'root', 'heads'];
 const MARKS = { good: '✓', unproven: '?', bad: '✗' };
 
 const byId = (id) => document.getElementById(id);
@@ -62,10 +64,10 @@ async function verify() {
   progress.hidden = false;
   progress.value = 0;
   const given = Object.fromEntries(FIELDS.map((id) => [id, byId(id).value]));
-  const onProgress = (name, share, entries) => {
+  const onProgress = (name, share, done) => {
     if (current !== run) return;
     progress.value = share;
-    status.textContent = `Checking ${shown(name, 200)}: ${entries.toLocaleString('en')} entries…`;
+    status.textContent = `Checking ${shown(name, 200)}: ${done}…`;
   };
   try {
     const found = await verifyFiles(chosen, given, onProgress);
@@ -84,7 +86,9 @@ async function verify() {
 
 function choose(files) {
   chosen = [...files];
-  byId('chosen').replaceChildren(...chosen.map((file) => element('li', '', `${file.name} (${file.size.toLocaleString('en')} bytes)`)));
+  const named = chosen.slice(0, MAX_NAMED).map((file) => `${pathOf(file)} (${file.size.toLocaleString('en')} bytes)`);
+  if (chosen.length > MAX_NAMED) named.push(`and ${(chosen.length - MAX_NAMED).toLocaleString('en')} more`);
+  byId('chosen').replaceChildren(...named.map((name) => element('li', '', name)));
   verify();
 }
 
@@ -109,7 +113,7 @@ function recall() {
 }
 
 recall();
-byId('files').addEventListener('change', (event) => choose(event.target.files));
+for (const id of ['files', 'folder']) byId(id).addEventListener('change', () => choose([...byId('files').files, ...byId('folder').files]));
 byId('again').addEventListener('click', verify);
 for (const id of ['remember', ...FIELDS]) byId(id).addEventListener('change', remember);
 document.addEventListener('dragover', (event) => event.preventDefault());

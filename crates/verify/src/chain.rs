@@ -99,8 +99,11 @@ impl<'k> ReceiptChain<'k> {
             }
         }
         let position = chain.len() as u64 + 1;
-        if let Some((Some(missing), orphans)) = next.into_iter().next() {
-            let names = self.names(&orphans);
+        // One that is there and cannot be reached is not missing; what is missing stands before it.
+        let is_missing = |hash: &Option<Blake3>| hash.is_some_and(|hash| !self.links.contains_key(&hash));
+        let gap = next.iter().find(|(hash, _)| is_missing(hash)).or_else(|| next.iter().next());
+        if let Some((Some(missing), orphans)) = gap {
+            let names = self.names(orphans);
             let what = format!("the receipt with the hash `{missing}` is missing; it comes before {names}");
             return Err(Finding::new(FindingKind::Missing, what).at(position));
         }

@@ -12,7 +12,7 @@ macro_rules! modules {
 /// The modules by name, without `.js`, each after those that it imports. The last is the page's own; the others need no document.
 pub const VERIFIER_MODULES: &[(&str, &str)] = modules! {
     "bytes" "cbor" "blake3" "json" "finding" "signature" "sha256" "tree" "shape" "entry" "event" "rules" "note" "proof" "receipt_shapes" "receipt"
-    "ssh" "passkey" "statements" "approvals" "grants" "export" "files" "report" "shown" "page"
+    "chain" "ssh" "passkey" "statements" "approvals" "grants" "export" "files" "basis" "runs" "report" "shown" "page"
 };
 
 const TEMPLATE: &str = include_str!("../page/page.html");

@@ -1,6 +1,6 @@
 // The verifier in one HTML file, opened from the disk.
 
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { assert, assertAccessible, assertFits, screenshot, setting, tell } from './browser.mjs';
@@ -18,8 +18,8 @@ async function open(visitor, options) {
 }
 
 /** Chooses files and gives what the page then says: the state of each result, and the text of all. */
-async function chosen(page, files) {
-  await page.setInputFiles('#files', files);
+async function chosen(page, files, input = '#files') {
+  await page.setInputFiles(input, files);
   await page.waitForFunction(() => /^(Done|Cannot|Nothing to check)/.test(document.getElementById('status').textContent));
   const results = await page.locator('#results article').evaluateAll((all) => all.map((one) => one.className.replace('result ', '')));
   return { results, text: await page.locator('#results').innerText(), status: await page.locator('#status').innerText() };
@@ -104,11 +104,41 @@ await tell({
     assert.deepEqual(unproven.results, ['unproven'], unproven.text);
   },
 
+  'a folder with runs is one chain, and a receipt that was left out is named': async (visitor) => {
+    const page = await open(visitor);
+    const inFolderOf = (name) => chosen(page, join(run, name), '#folder');
+    // A key that lies in the folder is not the reader's own.
+    const unproven = await inFolderOf('exported');
+    assert.deepEqual(unproven.results, ['unproven'], unproven.text);
+    await page.setInputFiles('#files', inRun('work.key'));
+    await page.fill('#heads', readFileSync(join(run, 'kept.head'), 'utf8'));
+    const good = await inFolderOf('exported');
+    assert.deepEqual(good.results, ['good'], good.text);
+    for (const said of [/2 receipts of crealeph-workspace\/\S+: one chain, whole from the first one on/, /Each is signed\. Rests on the key that you gave in `work\.key`/, /has the receipts that you kept/, /files beside the receipts: as signed/]) {
+      assert.match(good.text, said);
+    }
+    await page.getByText('Receipts, newest first').click();
+    assert.match(await page.locator('#results pre').innerText(), /^2 run \S+ succeeded, hash \w+, with .*change\.diff/);
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    for (const [folder, said] of [
+      ['gap', /Not verified \(missing, receipt 1\)[^]*the receipt with the hash `\w+` is missing; it comes before receipt/],
+      ['cut', /Not verified \(truncated, receipt 2\)[^]*which you kept, is not in the chain/],
+      ['changed', /Not verified \(changed\)[^]*the file `changed\/runs\/\S+\/change\.diff` is not the one that was signed/],
+    ]) {
+      const bad = await inFolderOf(folder);
+      assert.deepEqual(bad.results, ['bad'], `${folder}: ${bad.text}`);
+      assert.match(bad.text, said);
+    }
+    await page.fill('#heads', 'abc');
+    assert.match((await inFolderOf('exported')).status, /^Cannot check: `abc` is not the hash of a receipt/);
+  },
+
   'keys are remembered if asked, and by keyboard alone': async (visitor) => {
     const page = await open(visitor);
     await page.focus('#keys');
     await page.keyboard.type('kept');
-    for (let step = 0; step < 3; step += 1) await page.keyboard.press('Tab');
+    for (let step = 0; step < 4; step += 1) await page.keyboard.press('Tab');
     await page.keyboard.press('Space');
     await page.reload();
     assert.equal(await page.inputValue('#keys'), 'kept');

@@ -91,8 +91,8 @@ fn forge(scratch: &Scratch, export: &str) {
     assert_eq!(code, 1, "{said}");
 }
 
-/// A run, exported, with its key; and its diff with another word in it.
-fn run() -> Scratch {
+/// Two runs, the second exported, with the key; its diff with another word in it; and exports without the first and without the last receipt.
+fn runs() -> Scratch {
     let scratch = Scratch::new();
     // The user's own state must not be in the workspace.
     let folder = scratch.path().join("workspace");
@@ -101,21 +101,64 @@ fn run() -> Scratch {
     scratch.write("workspace/greeting.txt", "hello\n");
     assert!(Command::new("git").args(["init", "-q", "."]).current_dir(&folder).status().unwrap().success());
     let in_workspace = |args: &[&str], file| good_in(&scratch, "workspace", args, file);
-    let run = in_workspace(&["work", "run", "--agent", "writer", "echo bye > greeting.txt", "--json"], None);
-    let run: serde_json::Value = serde_json::from_str(&run).unwrap();
-    let id = run["receipt_id"].as_str().unwrap_or_else(|| panic!("{run}"));
+    let [first, last] = ["echo hallo > greeting.txt", "echo bye > greeting.txt"].map(|task| {
+        let run = in_workspace(&["work", "run", "--agent", "writer", task, "--json"], None);
+        let run: serde_json::Value = serde_json::from_str(&run).unwrap();
+        run["receipt_id"].as_str().unwrap_or_else(|| panic!("{run}")).to_owned()
+    });
     in_workspace(&["work", "key"], Some("work.key"));
-    in_workspace(&["work", "export", id, "../exported"], None);
-    fs::rename(scratch.path().join(format!("exported/runs/{id}")), scratch.path().join("run")).unwrap();
+    for (folder, left_out) in [("exported", None), ("gap", Some(&first)), ("cut", Some(&last))] {
+        in_workspace(&["work", "export", &last, &format!("../{folder}")], None);
+        if let Some(run) = left_out {
+            fs::remove_dir_all(scratch.path().join(format!("{folder}/runs/{run}"))).unwrap();
+        }
+    }
+    // An export that was forged can bring the key that fits.
+    fs::copy(scratch.path().join("work.key"), scratch.path().join("exported/work.key")).unwrap();
+    copy_files(&scratch, &format!("exported/runs/{last}"), "run");
     fs::create_dir(scratch.path().join("forged")).unwrap();
     let diff = scratch.read("run/change.diff");
     scratch.write("forged/change.diff", &diff.replacen("bye", "hi", 1));
+    copy_files(&scratch, &format!("exported/runs/{last}"), &format!("changed/runs/{last}"));
+    copy_files(&scratch, &format!("exported/runs/{first}"), &format!("changed/runs/{first}"));
+    scratch.write(&format!("changed/runs/{last}/change.diff"), &diff.replacen("bye", "hi", 1));
+    judge_chains(&scratch, &last);
     scratch
+}
+
+fn copy_files(scratch: &Scratch, from: &str, to: &str) {
+    let (from, to) = (scratch.path().join(from), scratch.path().join(to));
+    fs::create_dir_all(&to).unwrap();
+    for file in fs::read_dir(from).unwrap().map(|file| file.unwrap().path()).filter(|file| file.is_file()) {
+        fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
+/// What the command says of each folder; and the hash of the last receipt, which an auditor kept.
+fn judge_chains(scratch: &Scratch, last: &str) {
+    let verify = |folder: &str, more: &[&str]| {
+        let receipt = format!("{folder}/runs/{last}");
+        let args = [&["work", "verify", &receipt, "--key", "work.key", "--json"], more].concat();
+        let (code, said, stderr) = scratch.run(&args, "");
+        (code, serde_json::from_str(&said).unwrap_or_else(|_| panic!("{folder}: {said}{stderr}")))
+    };
+    let (code, good): (i32, serde_json::Value) = verify("exported", &[]);
+    assert_eq!((code, &good["chainLength"]), (0, &serde_json::json!(2)), "{good}");
+    let head = good["receiptHash"].as_str().unwrap_or_else(|| panic!("{good}"));
+    scratch.write("kept.head", head);
+    for (folder, chain, kind) in [
+        ("gap", "gap/runs", "missing"),
+        ("exported", "cut/runs", "truncated"),
+        ("changed", "changed/runs", "changed"),
+    ] {
+        let (code, bad) = verify(folder, &["--chain", chain]);
+        assert_eq!((code, &bad["kind"]), (1, &serde_json::json!(kind)), "{folder}: {bad}");
+    }
 }
 
 #[test]
 fn the_verifier_opened_from_a_file() {
-    let (ledger, run) = (ledger(), run());
+    let (ledger, run) = (ledger(), runs());
     good(&ledger, &["verify-page", "."], None);
     let (ledger, run) = (ledger.path().to_str().unwrap(), run.path().to_str().unwrap());
     tell("verifier.mjs", &[("CREALEPH_FOLDER", ledger), ("CREALEPH_RUN", run)]);

@@ -8,6 +8,7 @@
     reason = "a test says what it expects"
 )]
 
+mod chains;
 mod run;
 #[path = "../second/mod.rs"]
 mod second;

@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 import { ApprovalLog } from '../../page/approvals.js';
 import { blake3 } from '../../page/blake3.js';
 import { fromBase64, hex, textOf, utf8 } from '../../page/bytes.js';
+import { ReceiptChain } from '../../page/chain.js';
 import { ExportVerifier } from '../../page/export.js';
 import { Finding } from '../../page/finding.js';
 import { canonical, JsonFault, parseJson } from '../../page/json.js';
@@ -40,6 +41,13 @@ const ANSWERS = {
   async receipt({ receipt, envelope, keys, unproven }) {
     const verified = await verifyReceipt(utf8(receipt), utf8(envelope), keysOf(keys), unproven);
     return `ok, signed ${verified.knownSigners.join(' ')}, others ${verified.otherSigners.join(' ')}`;
+  },
+
+  async chain({ workspace, receipts, keys, own, kept }) {
+    const chain = new ReceiptChain(workspace, keysOf(keys));
+    for (const { path, folder, receipt, envelope } of receipts) await chain.add(path, folder, utf8(receipt), utf8(envelope));
+    const ordered = chain.ordered([own, ...kept]);
+    return `receipt ${ordered.indexOf(own) + 1} of ${ordered.length}`;
   },
 
   /** One answer for each entry; one that is refused leaves no trace. */
