@@ -10,8 +10,9 @@ use crealeph_contracts::json::{Limits, canonical, parse};
 use crealeph_verify::ExportVerifier;
 use serde_json::{Value, json};
 
+use crate::receiver::{Receiver, free_port, make_certificates, until};
 use crate::running::Running;
-use crate::scratch::{Scratch, known, request};
+use crate::scratch::{Scratch, known, line as note_line, request};
 use crate::second;
 use crate::verifier::{CONFIGURATION, good, good_in, ssh_keygen};
 
@@ -22,7 +23,12 @@ const DEEP_SAMPLE: usize = 4;
 
 /// A log with evidence, an execution, people, rules, verdicts, landings, API keys, webhooks, signers and a receipt from elsewhere.
 fn export() -> String {
-    let server = Running::start(CONFIGURATION);
+    let port = free_port();
+    let scratch = Scratch::new();
+    make_certificates(scratch.path());
+    let webhooks = format!("[server]\nwebhook_private = [\"localhost:{port}\"]\nwebhook_ca = \"ca.pem\"\n");
+    scratch.write("crealeph.toml", &format!("{CONFIGURATION}\n{webhooks}"));
+    let server = Running::start_in(scratch);
     let scratch = &server.scratch;
     scratch.append(&known(1, &["idea"], ""));
     for (name, kind) in [("ana", "ed25519"), ("ben", "ecdsa")] {
@@ -57,19 +63,40 @@ fn export() -> String {
     let created: Value =
         serde_json::from_str(&good(scratch, &["key", "create", "--role", "reader", "--json"], None)).unwrap();
     good(scratch, &["key", "revoke", created["keyId"].as_str().unwrap_or_else(|| panic!("{created}"))], None);
-    let hook: Value = serde_json::from_str(&good(
-        scratch,
-        &["webhook", "create", "https://example.com/hook", "--json"],
-        None,
-    ))
-    .unwrap();
-    good(
-        scratch,
-        &["webhook", "delete", hook["webhookId"].as_str().unwrap_or_else(|| panic!("{hook}"))],
-        None,
-    );
+    change_webhook(&server, port);
     report_run(&server, &operator);
     good(scratch, &["ledger", "export"], None)
+}
+
+/// Has a webhook created, disabled because its receiver is gone, enabled and deleted.
+fn change_webhook(server: &Running, port: u16) {
+    let run = |args: &[&str]| -> Value {
+        serde_json::from_str(&good(&server.scratch, &[args, &["--json"]].concat(), None)).unwrap()
+    };
+    let receiver = Receiver::start(server.scratch.path(), port, |_| ("410 Gone\r\n".to_owned(), Vec::new()));
+    let hook = run(&["webhook", "create", &receiver.url()]);
+    let id = hook["webhookId"].as_str().unwrap_or_else(|| panic!("{hook}"));
+    server.scratch.append(&[note_line("note", "for-the-webhook", &[], "")]);
+    until("the webhook is disabled", || run(&["webhook", "list"])["state"] == "disabled");
+    assert_eq!(run(&["webhook", "enable", id, "--reason", "it is back"])["state"], "active");
+    run(&["webhook", "delete", id]);
+}
+
+/// Enablements that fit together and are about a webhook that was never created, or another time.
+fn forged_enablements(entry: &Value) -> Vec<(&'static str, Value)> {
+    let (id, at) = (entry["payload"]["webhookId"].as_str().unwrap(), &entry["payload"]["disabledAt"]);
+    let with = |id: &str, at: &str| {
+        let mut forged = entry.clone();
+        forged["payload"]["webhookId"] = json!(id);
+        forged["payload"]["disabledAt"] = json!(at);
+        forged["key"] = json!(format!("crealeph:webhook-enabled:{id}:{at}"));
+        forged
+    };
+    vec![
+        ("of a webhook that was not created", with("never-created", at.as_str().unwrap())),
+        ("of another time", with(id, "2026-01-02T03:04:05.678Z")),
+        ("of no time", with(id, "yesterday")),
+    ]
 }
 
 /// Has a run of another workspace reported to the server.
@@ -241,6 +268,18 @@ fn both_verifiers_refuse_the_same_changes() {
             }
         }
     }
+    let enabled = entries.iter().position(|entry| entry["type"] == "webhook_enablement").unwrap();
+    let mut enablements = Vec::new();
+    for (about, forged) in forged_enablements(&entries[enabled]) {
+        let mut lines = honest.clone();
+        lines[enabled + 1] = line(&forged);
+        lines.truncate(entries.len());
+        enablements.push(first_answer(&lines));
+        abouts.push(format!("the enablement {about}"));
+        questions.push(lines);
+    }
+    let refused = format!("invalid at {}: ", enabled + 1);
+    assert_eq!(enablements, [refused.as_str(), "ok", refused.as_str()]);
     let mut wrong = Vec::new();
     let ask = |lines: &Vec<String>| json!({ "ask": "export", "lines": lines, "keys": [], "kept": [], "lenient": false });
     let answers = second::answers(&questions.iter().map(ask).collect::<Vec<_>>());

@@ -9,6 +9,9 @@
 mod client;
 #[path = "../work/gate.rs"]
 mod gate;
+#[path = "../server/receiver.rs"]
+#[allow(dead_code, reason = "the tests of the server use the rest")]
+mod receiver;
 #[path = "../server/running.rs"]
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 mod running;
