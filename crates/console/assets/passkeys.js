@@ -101,7 +101,7 @@ function offerSignIn(place) {
   place.hidden = false;
   onClick(place, place.querySelector('button'), async () => {
     const form = place.querySelector('form');
-    const question = await sendForm('/sign-in/question', { tenant: form.elements.tenant.value });
+    const question = await sendForm('/sign-in/question', { tenant: form.elements.tenant?.value ?? '' });
     const signed = { statement: question.statement, ...(await proved(question, [])) };
     form.elements.signed.value = JSON.stringify(signed);
     form.submit();

@@ -16,6 +16,8 @@ pub struct SignInPage {
     pub next: Option<String>,
     /// Why the last try failed.
     pub error: Option<String>,
+    /// Whether somebody with a passkey has to say which tenant they sign in to: there is more than one.
+    pub asks_tenant: bool,
 }
 
 /// The sign-in page.
@@ -47,8 +49,10 @@ pub fn sign_in(page: &SignInPage) -> String {
                     section data-passkey-sign-in="" aria-labelledby="with-passkey" hidden {
                         h2 #with-passkey { "With a passkey" }
                         form action="/sign-in/passkey" method="post" {
-                            p { label for="tenant" { "Tenant" } }
-                            p { input #tenant name="tenant" value="local" required autocomplete="organization" spellcheck="false" maxlength="256"; }
+                            @if page.asks_tenant {
+                                p { label for="tenant" { "Tenant" } }
+                                p { input #tenant name="tenant" value="local" required autocomplete="organization" spellcheck="false" maxlength="256"; }
+                            }
                             input type="hidden" name="signed";
                             (next)
                             p { button type="button" { "Sign in with a passkey" } }

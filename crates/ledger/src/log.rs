@@ -1,7 +1,8 @@
 //! The Merkle log as its users see it: signed checkpoints, proofs, and how large it is.
 
-use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::digest::{Blake3, Sha256};
 use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
 use tracing::info_span;
 
@@ -58,6 +59,9 @@ pub struct LogStats {
     /// The size the newest checkpoint states.
     pub last_checkpoint: Option<u64>,
 }
+
+/// How many digits the random part of a log's name has.
+const DECOY_DIGITS: usize = 32;
 
 impl Ledger {
     /// States and signs what the log is now, and keeps the statement. A log that does not extend what was signed before
@@ -133,6 +137,16 @@ impl Ledger {
             Ok(())
         })?;
         Ok(origin)
+    }
+
+    /// A name as a tenant's log could have it, the same each time, for a tenant without a log: so that an answer does not tell whether
+    /// the tenant exists.
+    pub fn decoy_origin(&self, tenant: &TenantId) -> Result<String, LedgerError> {
+        let message = format!("crealeph decoy origin\n{tenant}");
+        // Only someone with the key can compute it. No note or statement begins so, and nothing but the digest is shown.
+        let signed = Keyring::load(&self.inner().keys)?.signatures(message.as_bytes());
+        let digest = Blake3::of(&signed.concat()).to_string();
+        Ok(new_origin(digest.get(..DECOY_DIGITS).unwrap_or(&digest)))
     }
 
     /// Adds a signing key; the older ones keep signing beside it until they are removed from the folder.

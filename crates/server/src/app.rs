@@ -15,6 +15,7 @@ use crate::follower::Followers;
 use crate::hosts::ServerNames;
 use crate::limits::{ExportUses, KeyUses};
 use crate::metrics::ServerMetrics;
+use crate::only_tenant::OnlyTenant;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::ReportRenderer;
 use crate::serve::ServerParts;
@@ -51,6 +52,7 @@ pub(crate) struct App {
     /// The same for sessions of the console.
     pub sessions: Arc<RecognisedKeys>,
     pub cookie: SessionCookie,
+    pub only_tenant: OnlyTenant,
     pub snapshots: NewestSnapshots,
     /// Event streams.
     pub streams: Arc<Semaphore>,
@@ -87,6 +89,7 @@ impl App {
             recognised: Arc::default(),
             sessions: Arc::new(RecognisedKeys::of_sessions()),
             cookie,
+            only_tenant: OnlyTenant::default(),
             snapshots: NewestSnapshots::default(),
             streams: permits(bounds.max_streams),
             exports: permits(bounds.max_exports),

@@ -19,6 +19,7 @@ mod limits;
 mod membership;
 mod metrics;
 mod metrics_port;
+mod only_tenant;
 mod openapi;
 mod prefer;
 mod problem;

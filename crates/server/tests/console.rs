@@ -8,6 +8,7 @@ mod running;
 
 use client::Answer;
 use running::Running;
+use serde_json::{Value, json};
 
 const ROLES: [&str; 5] = ["reader", "writer", "operator", "auditor", "admin"];
 const DRAFT: &str =
@@ -301,4 +302,71 @@ fn the_verifier_is_a_download_for_anyone() {
     assert_eq!(answer.header("content-disposition"), Some("attachment; filename=\"verify.html\""));
     let committed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/verify.html");
     assert_eq!(answer.text(), std::fs::read_to_string(committed).unwrap());
+}
+
+#[test]
+fn signing_in_does_not_tell_which_tenants_there_are() {
+    let server = Running::start();
+    let key = server.key("own", "reader");
+    let host = format!("localhost:{}", server.0.port());
+    let send = |target: &str, body: &str| {
+        let length = body.len();
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n"
+        );
+        server.send(format!("{head}{body}").as_bytes())
+    };
+    let question = |body: &str| {
+        let answer = send("/sign-in/question", body);
+        assert_eq!(answer.status, 200, "{body}: {answer:?}");
+        answer.json()["statement"].clone()
+    };
+    // The only tenant need not be named, neither on the page nor by it.
+    let page = server.page("/sign-in", None).text();
+    assert!(page.contains("Sign in with a passkey") && !page.contains("name=\"tenant\""), "{page}");
+    assert_eq!(question("tenant=")["tenantId"], "own");
+
+    let members = |statement: &Value| statement.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let (own, other) = (question("tenant=own"), question("tenant=nobodys"));
+    assert_eq!((members(&own), &other["tenantId"]), (members(&other), &json!("nobodys")));
+    for (tenant, asked) in [("own", &own), ("nobodys", &other)] {
+        let again = question(&format!("tenant={tenant}"));
+        assert_eq!(again["logOrigin"], asked["logOrigin"], "the same each time");
+        assert_eq!(asked["logOrigin"].as_str().unwrap().len(), own["logOrigin"].as_str().unwrap().len());
+    }
+    assert_ne!(own["logOrigin"], other["logOrigin"]);
+
+    let passkey = json!({ "credentialId": "AA", "authenticatorData": "AA", "clientDataJson": "AA" });
+    let with_passkey = |statement: &Value, has_passkey: bool| {
+        let mut signed = json!({ "statement": statement, "proof": "passkey", "signature": "AA" });
+        if has_passkey {
+            signed["passkey"] = passkey.clone();
+        }
+        let signed: String =
+            signed.to_string().bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
+        send("/sign-in/passkey", &format!("signed={signed}"))
+    };
+    let mut old = own.clone();
+    old["time"] = json!("2020-01-02T03:04:05.000Z");
+    let mut elsewhere = own.clone();
+    elsewhere["logOrigin"] = other["logOrigin"].clone();
+    let wrong_key = |start: &str| send("/sign-in", &format!("token={start}.{}", "A".repeat(43)));
+    assert!(key.starts_with("crealeph_b3du."), "{key}");
+    let key_id = key.split('.').nth(1).unwrap();
+    let answers = [
+        with_passkey(&own, true),
+        with_passkey(&other, true),
+        with_passkey(&old, true),
+        with_passkey(&elsewhere, true),
+        with_passkey(&own, false),
+        with_passkey(&other, false),
+        // `own` and `nobodys`.
+        wrong_key(&format!("crealeph_b3du.{key_id}")),
+        wrong_key(&format!("crealeph_bm9ib2R5cw.{key_id}")),
+    ];
+    for answer in &answers {
+        assert_eq!((answer.status, answer.text()), (403, answers[0].text()));
+    }
+    assert!(answers[0].text().contains("no link, key or passkey that signs in here"));
 }

@@ -187,8 +187,9 @@ impl ApprovalLog {
         }
     }
 
-    /// Who signs in, if a passkey that may be used has proved a statement that was written a moment ago. That the statement is
-    /// used once is for the caller to see to: its nonce counts once.
+    /// Who signs in, if a passkey that may be used has proved a statement that was written a moment ago; nobody if no passkey of the log
+    /// is named, whatever else is wrong, so that a stranger learns nothing of the log. That the statement is used once is for the caller
+    /// to see to: its nonce counts once.
     ///
     /// # Errors
     /// With what is wrong first.
@@ -197,7 +198,17 @@ impl ApprovalLog {
         statement: &SignInStatement,
         signed: &SignedPayload,
         now: Instant,
-    ) -> Result<SignedInPerson, Finding> {
+    ) -> Result<Option<SignedInPerson>, Finding> {
+        let assertion = signed.passkey.as_ref().filter(|_| signed.proof == ProofKind::Passkey);
+        let known = self.keys.values().find_map(|key| match &key.material {
+            KeyMaterial::Passkey(known)
+                if assertion.is_some_and(|it| it.credential_id == known.passkey.credential_id) =>
+            {
+                Some((key, known))
+            }
+            _ => None,
+        });
+        let Some((key, known)) = known else { return Ok(None) };
         self.check_log(&statement.tenant_id, &statement.log_origin)?;
         let age = now.nanos_since(statement.time.instant());
         if age < 0 || age > i128::from(SIGN_IN_SECONDS) * NANOS_PER_SECOND {
@@ -205,15 +216,6 @@ impl ApprovalLog {
                 "is a sign-in that was not answered within {SIGN_IN_SECONDS} seconds"
             )));
         }
-        let assertion = signed.passkey.as_ref().filter(|_| signed.proof == ProofKind::Passkey);
-        let assertion = assertion.ok_or_else(|| invalid("is a sign-in without a passkey"))?;
-        let known = self.keys.values().find_map(|key| match &key.material {
-            KeyMaterial::Passkey(known) if known.passkey.credential_id == assertion.credential_id => {
-                Some((key, known))
-            }
-            _ => None,
-        });
-        let (key, known) = known.ok_or_else(|| invalid("is by a passkey that is not enrolled"))?;
         if key.is_revoked {
             return Err(invalid("is by a passkey that was revoked"));
         }
@@ -223,7 +225,7 @@ impl ApprovalLog {
         let facts = prove(known, signed)?;
         check_counter(key.counter, Some(facts.counter))?;
         let key_id = Name::parse(&known.passkey.key_id).map_err(|error| invalid(error.to_string()))?;
-        Ok(SignedInPerson { person: key.person.clone(), key_id, role: known.role })
+        Ok(Some(SignedInPerson { person: key.person.clone(), key_id, role: known.role }))
     }
 }
 

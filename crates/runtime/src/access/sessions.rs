@@ -29,8 +29,10 @@ const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 /// Why nobody was signed in.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SignInError {
-    /// The token is of no link and no key that counts.
-    #[error("this is no link or key that can be used: it is not known, has expired or was revoked")]
+    /// It is of no link, key or passkey that counts; which tenants there are is not told.
+    #[error(
+        "this is no link, key or passkey that signs in here: it is not known, has expired or was revoked"
+    )]
     Unknown,
     /// The link, or what a person signed, has opened a session already.
     #[error("this link was used already; each signs in once")]

@@ -274,18 +274,24 @@ pub(super) fn assertion_question(passkey: &EnrolledPasskey, text: &str) -> Value
 /// # Errors
 /// When it cannot be made.
 pub fn sign_in_question(
+    ledger: &Ledger,
     tenant: &TenantId,
-    place: &LogPlace,
     origin: PasskeyOrigin,
 ) -> Result<String, ApprovalError> {
+    let place = ledger.view(tenant, |view| Ok(view.place()))?;
+    let decoy = ledger.decoy_origin(tenant);
+    let (log_origin, now) = match place {
+        Some(LogPlace { origin, now, .. }) => (origin, now),
+        None => (decoy?, ledger.now()),
+    };
     let relying_party = origin.relying_party().to_owned();
     let statement = SignInStatement {
         kind: SignInType::SignIn,
         tenant_id: tenant.clone(),
-        log_origin: Name::parse(&place.origin)?,
+        log_origin: Name::parse(&log_origin)?,
         origin,
         nonce: new_nonce()?,
-        time: place.now.timestamp(),
+        time: now.timestamp(),
     };
     let text = statement.to_canonical()?;
     let mut out = String::new();
@@ -296,19 +302,21 @@ pub fn sign_in_question(
     Ok(out)
 }
 
-/// Who signs in, by the answer to [`sign_in_question`], and the nonce, which the caller lets count once.
+/// Who signs in, by the answer to [`sign_in_question`], and the nonce, which the caller lets count once; nobody if the passkey is not
+/// enrolled, or the tenant has no log.
 ///
 /// # Errors
-/// When the passkey does not prove it, is not enrolled, or the question is too old.
+/// When the passkey does not prove it, was revoked, or the question is too old.
 pub fn signed_in(
-    history: &ApprovalHistory,
+    history: Option<&ApprovalHistory>,
     signed: &SignedPayload,
-) -> Result<(SignedInPerson, Uuid), ApprovalError> {
+) -> Result<Option<(SignedInPerson, Uuid)>, ApprovalError> {
     let read = SignInStatement::parse(signed.statement.as_str().as_bytes());
     let statement = read.map_err(|violations| {
         let reason = violations.first().map_or_else(String::new, ToString::to_string);
         ComposeError { what: "the statement of a sign-in", reason }
     })?;
+    let Some(history) = history else { return Ok(None) };
     let person = history.judge.sign_in(&statement, signed, history.place.now.instant());
-    Ok((person.map_err(ApprovalError::Refused)?, statement.nonce))
+    Ok(person.map_err(ApprovalError::Refused)?.map(|person| (person, statement.nonce)))
 }

@@ -26,14 +26,17 @@ fn refused(detail: &'static str) -> Problem {
     Problem::new(ProblemKind::Forbidden, detail)
 }
 
-/// What a passkey proves that signs in to a tenant.
+/// What a passkey proves that signs in to a tenant: the one that is named, or the only one. One that does not exist is answered alike.
 pub(super) fn sign_in_asked(call: &Call) -> Result<Reply, Problem> {
-    let unknown = || refused("no passkey signs in to this tenant here");
-    let tenant = TenantId::parse(call.field("tenant").trim()).map_err(|_| unknown())?;
+    let only = || call.app.only_tenant.get(call.ledger());
+    let tenant = match call.field("tenant").trim() {
+        "" => only(),
+        named => TenantId::parse(named).ok(),
+    };
+    let tenant = tenant.ok_or_else(|| refused("the name of a tenant is needed, and this is none"))?;
     let origin = call.origin.as_deref().and_then(|origin| PasskeyOrigin::parse(origin).ok());
-    let place = call.ledger().view(&tenant, |view| Ok(view.place()))?.ok_or_else(unknown)?;
     let origin = origin.ok_or_else(|| refused("passkeys need HTTPS, or the address `localhost`"))?;
-    Ok(Reply::json(sign_in_question(&tenant, &place, origin)?))
+    Ok(Reply::json(sign_in_question(call.ledger(), &tenant, origin)?))
 }
 
 /// Opens a session for the person of the passkey.
@@ -45,9 +48,8 @@ pub(super) fn sign_in(call: &Call) -> Result<Reply, Problem> {
     let name = KeyId::parse("passkey-sign-in").map_err(|_| refused("the sign-in has no name"))?;
     let _counted = call.app.keys.count((tenant.clone(), name), call.bounds(), Instant::now())?;
     let history = ApprovalHistory::load(call.ledger(), &tenant)?;
-    let history = history.ok_or_else(|| refused("no passkey signs in to this tenant here"))?;
-    let opened = match signed_in(&history, &signed) {
-        Ok((found, nonce)) => {
+    let opened = match signed_in(history.as_ref(), &signed) {
+        Ok(Some((found, nonce))) => {
             let nonce = KeyId::parse(&nonce.to_string()).map_err(|_| refused("the sign-in has no name"))?;
             let person = PersonSession { person: found.person, role: found.role, nonce };
             open_for_person(call.ledger(), &tenant, person).map_err(|error| match error {
@@ -55,7 +57,8 @@ pub(super) fn sign_in(call: &Call) -> Result<Reply, Problem> {
                 error => Problem::new(ProblemKind::Forbidden, error.to_string()),
             })?
         }
-        Err(error) => return Ok(sign_in::refused(error.to_string(), next)),
+        Ok(None) => return Ok(sign_in::refused(call, SignInError::Unknown.to_string(), next)),
+        Err(error) => return Ok(sign_in::refused(call, error.to_string(), next)),
     };
     sign_in::entered(call, &opened, next)
 }

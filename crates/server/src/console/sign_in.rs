@@ -22,7 +22,7 @@ pub(super) fn show(call: &Call) -> Result<Reply, Problem> {
     };
     let offers = offers.map(|(tenant, role)| (role.as_str(), tenant.as_str().to_owned()));
     let next = call.text("next").and_then(own_path).map(str::to_owned);
-    Ok(html(view::sign_in(&SignInPage { code, offers, next, error })))
+    Ok(html(view::sign_in(&SignInPage { code, offers, next, error, asks_tenant: asks_tenant(call) })))
 }
 
 /// Opens a session.
@@ -31,17 +31,23 @@ pub(super) fn enter(call: &Call) -> Result<Reply, Problem> {
     let session = match sign_in(call.ledger(), call.field("token").trim()) {
         Ok(session) => session,
         Err(SignInError::Access(error)) => return Err(error.into()),
-        Err(why) => return Ok(refused(why.to_string(), next)),
+        Err(why) => return Ok(refused(call, why.to_string(), next)),
     };
     entered(call, &session, next)
 }
 
 /// The page again, with why nobody was signed in.
-pub(super) fn refused(why: String, next: Option<&str>) -> Reply {
-    let page = SignInPage { error: Some(why), next: next.map(str::to_owned), ..SignInPage::default() };
+pub(super) fn refused(call: &Call, why: String, next: Option<&str>) -> Reply {
+    let (error, next) = (Some(why), next.map(str::to_owned));
+    let page = SignInPage { error, next, asks_tenant: asks_tenant(call), ..SignInPage::default() };
     let mut reply = html(view::sign_in(&page));
     reply.status = StatusCode::FORBIDDEN;
     reply
+}
+
+/// Whether somebody with a passkey has to say which tenant they sign in to.
+fn asks_tenant(call: &Call) -> bool {
+    call.app.only_tenant.get(call.ledger()).is_none()
 }
 
 /// Goes on with a session that was opened.
