@@ -31,6 +31,8 @@ pub struct Viewer {
     pub decides: bool,
     /// Whether they may see who may do what.
     pub sees_grants: bool,
+    /// Whether they may change webhooks.
+    pub manages_webhooks: bool,
     /// When the page is made.
     pub now: Instant,
 }

@@ -146,9 +146,9 @@ pub(crate) fn badge(word: &str) -> Markup {
         "coherent" | "completed" | "succeeded" | "success" | "allowed" | "ALLOW" | "approved" | "landed"
         | "verified" | "active" | "planned" | "final" | "fresh" | "approve" => "good",
         "stale" | "failed" | "failure" | "denied" | "blocked" | "BLOCK" | "rejected" | "refused"
-        | "timeout" | "revoked" | "outdated" | "reject" => "bad",
+        | "timeout" | "revoked" | "outdated" | "reject" | "disabled" => "bad",
         "partial" | "deferred" | "DEFER" | "draft" | "waiting" | "held" | "pending" | "unproven"
-        | "missing" | "expired" | "running" | "unsettled" | "interrupted" => "open",
+        | "missing" | "expired" | "running" | "unsettled" | "interrupted" | "failing" => "open",
         _ => "plain",
     };
     html! { span .badge .(tone) { (line(word)) } }

@@ -1,13 +1,14 @@
-//! Who may do what: API keys, people, rules.
+//! Who may do what: API keys, people, rules; and where entries are sent to: webhooks.
 
 use crealeph_contracts::approval::ApprovalRule;
 use crealeph_runtime::access::KeyReport;
 use crealeph_runtime::approvals::EnrolledPerson;
+use crealeph_runtime::webhook::WebhookReport;
 use crealeph_verify::KeyMaterial;
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
-use crate::parts::{badge, empty, line, short, time};
+use crate::parts::{badge, empty, line, path, short, time};
 
 /// Who may do what.
 #[derive(Clone, Debug)]
@@ -16,6 +17,10 @@ pub struct AccessPage<'a> {
     pub keys: Option<&'a [KeyReport]>,
     /// There are more keys.
     pub has_more_keys: bool,
+    /// The webhooks; `None` if the viewer may not see them.
+    pub webhooks: Option<&'a [WebhookReport]>,
+    /// There are more webhooks.
+    pub has_more_webhooks: bool,
     /// People who may approve.
     pub people: &'a [EnrolledPerson],
     /// The fingerprint of the first admin's key.
@@ -59,6 +64,54 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
                     } }
                     @if page.has_more_keys { p .cut { "There are more; " code { "crealeph key list" } " lists all." } }
                 }
+            }
+        }
+        @if let Some(webhooks) = page.webhooks { (webhook_list(viewer, webhooks, page.has_more_webhooks)) }
+    }
+}
+
+fn webhook_list(viewer: &Viewer, webhooks: &[WebhookReport], has_more: bool) -> Markup {
+    html! {
+        section aria-labelledby="webhooks" { h2 #webhooks { "Webhooks" }
+            @if webhooks.is_empty() { (empty("No other program is told of new entries.", Some("crealeph webhook create https://example.com/hook"))) } @else {
+                div .scroll tabindex="0" role="group" aria-label="Webhooks" { table {
+                    thead { tr { th { "Webhook" } th { "State" } th { "Delivered to" } th { "Entries" } th { "Label" } th { "Created" } @if viewer.manages_webhooks { th { "Change" } } } }
+                    tbody { @for webhook in webhooks { tr data-row="" {
+                        th scope="row" { (short(&webhook.webhook_id)) }
+                        td { (badge(&webhook.state)) @if let Some(reason) = &webhook.reason { " " (line(reason)) } }
+                        td { code { (line(&webhook.url)) } }
+                        td { (line(&sent_entries(webhook))) }
+                        td { @if let Some(label) = &webhook.label { (line(label)) } }
+                        td { (time(&webhook.created_at, viewer.now)) }
+                        @if viewer.manages_webhooks { td { @if webhook.state != "deleted" { (webhook_form(viewer, webhook)) } } }
+                    } } }
+                } }
+                @if has_more { p .cut { "There are more; " code { "crealeph webhook list" } " lists all." } }
+            }
+        }
+    }
+}
+
+/// Which entries are sent, and whether with what they hold.
+fn sent_entries(webhook: &WebhookReport) -> String {
+    let types = webhook.events.as_ref().map_or_else(|| "all types".to_owned(), |events| events.join(", "));
+    let robot = webhook.robot_id.as_ref().map_or_else(String::new, |robot| format!(" of {robot}"));
+    format!("{types}{robot}{}", if webhook.payloads { ", with payloads" } else { "" })
+}
+
+/// Enables a webhook that was disabled, or deletes it; folded, because its secret cannot be restored.
+fn webhook_form(viewer: &Viewer, webhook: &WebhookReport) -> Markup {
+    let id = &webhook.webhook_id;
+    let (target, is_disabled) = (format!("/webhooks/{}", path(id)), webhook.state == "disabled");
+    let field = format!("reason-{id}");
+    html! {
+        details { summary { @if is_disabled { "Enable or delete" } @else { "Delete" } }
+            form action={ (target) "/delete" } method="post" {
+                input type="hidden" name="form" value=(viewer.form_token);
+                p { label for=(field) { "Reason, optional" } }
+                p { input id=(field) name="reason" maxlength="4096" autocomplete="off"; }
+                @if is_disabled { p { button type="submit" formaction={ (target) "/enable" } { "Enable from where it stopped" } } }
+                p { button .quiet type="submit" { "Delete it and its secret" } }
             }
         }
     }

@@ -144,10 +144,12 @@ fn every_page_serves_its_roles_and_nobody_else() {
 }
 
 /// Forms, with what those of these roles are answered.
-const FORMS: [(&str, &str, u16, &[&str]); 3] = [
+const FORMS: [(&str, &str, u16, &[&str]); 5] = [
     ("/inbox/nothing/question", "decision=approve&keyId=k", 404, &["writer", "operator"]),
     ("/inbox/nothing", "signed=%7B%7D", 400, &["writer", "operator"]),
     ("/runs/nothing/undo", "", 404, &["operator"]),
+    ("/webhooks/nothing/enable", "", 404, &["admin"]),
+    ("/webhooks/nothing/delete", "", 404, &["admin"]),
 ];
 /// What needs no session.
 const PUBLIC: [(&str, &str, u16); 7] = [
@@ -369,4 +371,29 @@ fn signing_in_does_not_tell_which_tenants_there_are() {
         assert_eq!((answer.status, answer.text()), (403, answers[0].text()));
     }
     assert!(answers[0].text().contains("no link, key or passkey that signs in here"));
+}
+
+#[test]
+fn webhooks_are_seen_by_those_who_see_grants_and_deleted_by_admins() {
+    let server = Running::start();
+    let tokens = ["reader", "auditor", "admin"].map(|role| server.key("own", role));
+    let request = r#"{"url":"https://hook.invalid/","events":["signal"],"label":"to <b>chat</b>"}"#;
+    let created = server.post("/v1/webhooks", &tokens[2], request).json();
+    let id = created["webhookId"].as_str().unwrap_or_else(|| panic!("{created}"));
+    let [reader, auditor, admin] = tokens.each_ref().map(|token| Browser::sign_in(&server, token).unwrap());
+    let (path, url) = (format!("/webhooks/{id}/delete"), "https://hook.invalid/");
+    for (browser, is_listed, is_offered) in
+        [(&reader, false, false), (&auditor, true, false), (&admin, true, true)]
+    {
+        let page = browser.get("/access").text();
+        assert_eq!((page.contains(url), page.contains(&path)), (is_listed, is_offered), "{page}");
+        assert!(!page.contains("<b>chat") && !page.contains("formaction"), "it was not disabled: {page}");
+    }
+    let form = format!("form={}&reason=no+longer+used", admin.form_token());
+    let deleted = admin.post(&path, &form, true);
+    assert_eq!((deleted.status, deleted.header("location")), (303, Some("/access#webhooks")), "{deleted:?}");
+    let page = admin.get("/access").text();
+    assert!(page.contains(">deleted<") && !page.contains(&path), "{page}");
+    let listed = server.get("/v1/webhooks", &tokens[1]).json();
+    assert_eq!(listed["webhooks"][0]["state"], "deleted", "{listed}");
 }

@@ -188,6 +188,13 @@ await tell({
     const page = await enter(visitor);
     assert.deepEqual(await page.locator('nav li').allInnerTexts(), ['Access']);
     assert.match(await page.locator('main').innerText(), /API keys/);
+    await page.getByText('Delete', { exact: true }).click();
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await page.setViewportSize({ width: 1100, height: 760 });
+    await page.getByLabel('Reason, optional').fill('not used');
+    await page.getByRole('button', { name: 'Delete it and its secret' }).click();
+    await page.getByText('deleted', { exact: true }).waitFor();
     const refused = await go(page, '/ledger');
     assert.equal(refused.status(), 403);
     assert.match(await page.locator('main').innerText(), /a key of the role admin cannot be used for this/);

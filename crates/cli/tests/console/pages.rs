@@ -66,6 +66,7 @@ fn people_see_and_decide_in_a_browser() {
     demo.run(&["ledger", "append", "hostile.jsonl"]);
     let key: Value =
         serde_json::from_str(&demo.run(&["key", "create", "--role", "writer", "--json"])).unwrap();
+    demo.run(&["webhook", "create", "https://hook.invalid/", "--label", "to the chat"]);
     // What the reader kept.
     demo.run(&["ledger", "checkpoint"]);
     let log_key = demo.run(&["ledger", "key", "--text"]).trim().to_owned();

@@ -234,13 +234,23 @@ fn a_webhook_that_was_disabled_is_enabled_from_where_it_stopped() {
     append(&server, &writer, &[entry("c")]);
     is_gone.store(false, Ordering::SeqCst);
 
-    let args = ["webhook", "enable", id, "--tenant", "t", "--reason", "it is back"];
-    let (code, enabled) = server.scratch.json(&args, "");
-    assert_eq!((code, &enabled["state"], &enabled["reason"]), (0, &json!("active"), &Value::Null));
+    // An admin sees why, and enables it, on a page of the console.
+    let entered = server.form("/sign-in", None, &format!("token={admin}"), true);
+    let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap();
+    let page = server.page("/access", Some(cookie)).text();
+    assert!(page.contains(">disabled<") && page.contains("410"), "{page}");
+    let enable = format!("/webhooks/{id}/enable");
+    assert!(page.contains(&format!("formaction=\"{enable}\"")), "{page}");
+    let token = page.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let sent = server.form(&enable, Some(cookie), &format!("form={token}&reason=it+is+back"), true);
+    assert_eq!(sent.status, 303, "{sent:?}");
     let arrived = receiver.wait(|all| all.len() >= refused + 3);
     let start = sequence(&arrived)[0];
     assert_eq!(sequence(&arrived[refused..]), [start, start + 1, start + 2], "what had waited, in order");
     // To enable it again changes nothing and writes nothing.
+    let args = ["webhook", "enable", id, "--tenant", "t", "--reason", "once more"];
+    let (code, enabled) = server.scratch.json(&args, "");
+    assert_eq!((code, &enabled["state"], &enabled["reason"]), (0, &json!("active"), &Value::Null));
     let again = server.post(&format!("/v1/webhooks/{id}/enable?reason=again"), &admin, "");
     assert_eq!((again.status, &again.json()["state"]), (200, &json!("active")));
     let listed = ["ledger", "list", "--type", "webhook_enablement", "--tenant", "t", "--json"];

@@ -19,13 +19,14 @@ use crate::route::{
     Access, AnswerShape, Handler, Parameter, ParameterKind, RequestBody, RobotScope, Route, Verb,
 };
 use crate::routes::work::MAX_PLACE;
-use crate::routes::{CURSOR, ENTRY_ID, EXECUTION, ROBOT, in_path, query};
+use crate::routes::{CURSOR, ENTRY_ID, EXECUTION, ROBOT, WEBHOOK, in_path, query};
 use crate::schemas::Schema;
 
 const HTML_TYPE: &str = "text/html; charset=utf-8";
 const READ: Access = Access::Key(Permission::Read, RobotScope::Restricted);
 const DECIDE: Access = Access::Key(Permission::Decide, RobotScope::Restricted);
 const RUN_WORK: Access = Access::Key(Permission::Run, RobotScope::Refused);
+const MANAGE_WEBHOOKS: Access = Access::Key(Permission::ManageWebhooks, RobotScope::Refused);
 const RUN: Parameter = in_path("id", ParameterKind::Identifier, "the run");
 const SIGNED_IN: Access = Access::Key(Permission::Validate, RobotScope::Unrelated);
 
@@ -186,6 +187,8 @@ const PAGES: &[Route] = &[
         pages::usage,
     ),
     page("/access", Access::Key(Permission::SeePeople, RobotScope::Refused), &[], pages::access),
+    form_about("/webhooks/{id}/enable", MANAGE_WEBHOOKS, &[WEBHOOK], pages::enable_webhook),
+    form_about("/webhooks/{id}/delete", MANAGE_WEBHOOKS, &[WEBHOOK], pages::delete_webhook),
     page("/search", READ, &[query("q", TEXT, "what is searched for")], find::search),
 ];
 
@@ -268,6 +271,7 @@ fn viewer(call: &Call) -> Result<view::Viewer, Problem> {
         reads: who.may(Permission::Read),
         decides: who.may(Permission::Decide),
         sees_grants: who.may(Permission::SeeGrants),
+        manages_webhooks: who.may(Permission::ManageWebhooks),
         now: call.ledger().now().instant(),
     })
 }

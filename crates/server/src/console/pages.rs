@@ -10,6 +10,7 @@ use crealeph_runtime::access::list_keys;
 use crealeph_runtime::approvals::ApprovalHistory;
 use crealeph_runtime::entries::{PageQuery, bounded_page};
 use crealeph_runtime::report::{ReportQuestion, ReportSubject};
+use crealeph_runtime::webhook::list_webhooks;
 
 use super::{html, redirect, viewer};
 use crate::call::Call;
@@ -17,6 +18,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::routes::{
     approvals, entries as ledger, executions as builder, report, robots as robot_routes, usage as used,
+    webhooks,
 };
 
 /// How many rows a list has.
@@ -26,8 +28,9 @@ const TIMELINE_ROWS: usize = 20;
 const TIMELINE_BYTES: usize = 1 << 20;
 /// How far a lineage is followed.
 const LINEAGE_DEPTH: usize = 2;
-/// How many keys are listed.
+/// How many keys, and how many webhooks, are listed.
 const MAX_KEYS: usize = 200;
+const MAX_WEBHOOKS: usize = 200;
 
 /// The first page that a role has something on.
 pub(super) fn start(call: &Call) -> Result<Reply, Problem> {
@@ -179,15 +182,31 @@ pub(super) fn access(call: &Call) -> Result<Reply, Problem> {
         true => Some(list_keys(call.ledger(), tenant, None, MAX_KEYS)?),
         false => None,
     };
+    let hooks = match viewer.sees_grants {
+        true => Some(list_webhooks(call.ledger(), tenant, None, MAX_WEBHOOKS)?),
+        false => None,
+    };
     let history = ApprovalHistory::load(call.ledger(), tenant)?;
     let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
     let page = view::AccessPage {
         keys: keys.as_ref().map(|(keys, _)| keys.as_slice()),
         has_more_keys: keys.as_ref().is_some_and(|(_, next)| next.is_some()),
+        webhooks: hooks.as_ref().map(|(hooks, _)| hooks.as_slice()),
+        has_more_webhooks: hooks.as_ref().is_some_and(|(_, next)| next.is_some()),
         people: &people,
         root: history.as_ref().and_then(|history| history.judge.root()),
         rules: history.as_ref().map_or(&[][..], |history| history.judge.rules()),
     };
     let frame = PageFrame { viewer: &viewer, section: Section::Access, title: "Access", live: None };
     Ok(html(frame.of(view::access(&viewer, &page))))
+}
+
+pub(super) fn enable_webhook(call: &Call) -> Result<Reply, Problem> {
+    webhooks::enabled(call, Some(call.field("reason")))?;
+    redirect("/access#webhooks")
+}
+
+pub(super) fn delete_webhook(call: &Call) -> Result<Reply, Problem> {
+    webhooks::deleted(call, Some(call.field("reason")))?;
+    redirect("/access#webhooks")
 }

@@ -16,7 +16,7 @@ pub(crate) mod robots;
 mod runs;
 mod signers;
 pub(crate) mod usage;
-mod webhooks;
+pub(crate) mod webhooks;
 pub(crate) mod work;
 
 pub use report::ReportRenderer;
@@ -82,7 +82,7 @@ const ATTEMPT: Parameter = query(
 pub(crate) const ENTRY_ID: Parameter =
     in_path("id", ParameterKind::Identifier, "the entry's id, or `key:` and its client key");
 
-const WEBHOOK: Parameter = in_path("id", ParameterKind::Identifier, "the webhook's id");
+pub(crate) const WEBHOOK: Parameter = in_path("id", ParameterKind::Identifier, "the webhook's id");
 
 /// Every route.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> + Clone {

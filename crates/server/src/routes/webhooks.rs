@@ -4,7 +4,8 @@ use crealeph_contracts::scalar::{Name, Text};
 use crealeph_contracts::webhook::WebhookRequest;
 use crealeph_ledger::Seq;
 use crealeph_runtime::webhook::{
-    create_webhook, delete_webhook, deliveries, enable_webhook, get_webhook, list_webhooks, test_webhook,
+    WebhookReport, create_webhook, delete_webhook, deliveries, enable_webhook, get_webhook, list_webhooks,
+    test_webhook,
 };
 use serde_json::json;
 
@@ -40,15 +41,23 @@ pub(super) fn show(call: &Call) -> Result<Reply, Problem> {
 }
 
 pub(super) fn delete(call: &Call) -> Result<Reply, Problem> {
-    let reason = call.text("reason").and_then(Text::new);
-    let deleted = delete_webhook(&call.acting_ledger()?, &call.who()?.tenant_id, &id(call)?, reason)?;
-    Ok(Reply::json_of(&deleted))
+    Ok(Reply::json_of(&deleted(call, call.text("reason"))?))
 }
 
 pub(super) fn enable(call: &Call) -> Result<Reply, Problem> {
-    let reason = call.text("reason").and_then(Text::new);
-    let enabled = enable_webhook(&call.acting_ledger()?, &call.who()?.tenant_id, &id(call)?, reason)?;
-    Ok(Reply::json_of(&enabled))
+    Ok(Reply::json_of(&enabled(call, call.text("reason"))?))
+}
+
+/// Deletes the webhook that is named.
+pub(crate) fn deleted(call: &Call, reason: Option<&str>) -> Result<WebhookReport, Problem> {
+    let (ledger, reason) = (call.acting_ledger()?, reason.and_then(Text::new));
+    Ok(delete_webhook(&ledger, &call.who()?.tenant_id, &id(call)?, reason)?)
+}
+
+/// Enables the webhook that is named.
+pub(crate) fn enabled(call: &Call, reason: Option<&str>) -> Result<WebhookReport, Problem> {
+    let (ledger, reason) = (call.acting_ledger()?, reason.and_then(Text::new));
+    Ok(enable_webhook(&ledger, &call.who()?.tenant_id, &id(call)?, reason)?)
 }
 
 pub(super) fn test(call: &Call) -> Result<Reply, Problem> {
