@@ -13,6 +13,11 @@ use crate::world::{AGENTS, Ran, World, item, item_with, ran};
 const SCRIPT: &str =
     r#"echo four >> a.txt; echo said; echo '{"tokens_used":70,"cost_usd":0.25}' >> $CREALEPH_TRACE"#;
 
+/// The item that a developer runs, and the server's own workspace too, with tests that count.
+fn tested_item() -> Value {
+    item_with("w", SCRIPT, json!({ "test_command": "echo 'test result: ok. 3 passed; 0 failed; 0 ignored'" }))
+}
+
 /// A developer's machine: a workspace with a ledger of its own.
 fn developer() -> World {
     let world = World::with(AGENTS);
@@ -51,7 +56,7 @@ fn receipts_made_elsewhere_are_taken_from_enrolled_signers_and_count_for_nothing
     let url = format!("http://{}", server.0);
 
     // Nobody has enrolled the workspace's key: the run succeeds, and its report waits.
-    let first = run(&world, item("w", SCRIPT), &url, &operator);
+    let first = run(&world, tested_item(), &url, &operator);
     assert!(first.code == 0 && first.stderr.contains("no known key has signed"), "{}", first.stderr);
     assert!(first.stderr.contains("1 wait(s) to be reported"), "{}", first.stderr);
     let run_id = first.of("w")["receipt_id"].as_str().unwrap().to_owned();
@@ -131,7 +136,7 @@ fn counts_for_nothing(server: &Running, reader: &str, reported: &str) {
     let next = item_with("next", "echo x > x", json!({ "dependencies": ["w"] }));
     let blocked = run(&[next]);
     assert_eq!(blocked.of("next")["status"], json!("blocked"), "{}", blocked.stderr);
-    let same = run(&[item("w", SCRIPT)]);
+    let same = run(&[tested_item()]);
     assert_eq!(same.of("w")["status"], json!("success"), "{}", same.stderr);
     assert_eq!(server.get("/v1/inbox", reader).json()["items"], json!([]));
     // Its own receipts are listed beside the reported one; their diff is where the workspace is.
@@ -146,6 +151,13 @@ fn counts_for_nothing(server: &Running, reader: &str, reported: &str) {
     let detail = absent.json()["detail"].as_str().unwrap().to_owned();
     assert!(detail.contains("crealeph-workspace/") && detail.contains("crealeph work diff"), "{detail}");
     assert_eq!(server.get(&format!("{target}/verify"), reader).json()["status"], json!("unproven"));
+    // How many tests passed is known from either receipt, without the workspace.
+    let entered = server.form("/sign-in", None, &format!("token={reader}"), true);
+    let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap();
+    for run in [run_id.as_str().unwrap(), reported] {
+        let page = server.page(&format!("/runs/{run}"), Some(cookie)).text();
+        assert!(page.contains("</code>, 3 passed, 0 failed"), "{page}");
+    }
 }
 
 /// What two runs used, one of them reported, and the report of the ledger.

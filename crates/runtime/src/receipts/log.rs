@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::signers::signer_log;
 use crate::approvals::change_of;
 use crate::entries::{PageQuery, bounded_page, merged_newest};
-use crate::report::{ReceiptProof, RunRow, RunStory, log_row, receipt_proof};
+use crate::report::{ReceiptProof, RunRow, RunStory, log_row, receipt_proof, stated_story};
 use crate::work::receipt::{DIFF_FILE, RESULT_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
 use crate::work::{ItemResult, RunReader, RunsError};
 
@@ -248,6 +248,16 @@ impl LoggedRun {
                 Some("no signer of its workspace is enrolled, so who signed is not proved".to_owned());
         }
         Ok(proof)
+    }
+
+    /// What happened, as the receipt alone says it.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn story(&self, ledger: &Ledger, tenant: &TenantId) -> Result<RunStory, LedgerError> {
+        let statement = self.read.as_ref().map(|read| &read.statement);
+        let row = log_row(self.run, &self.entry, statement.map(|statement| &statement.predicate));
+        Ok(stated_story(row, statement, self.proof(ledger, tenant)?))
     }
 
     /// Those of some keys that sign for its workspace.

@@ -24,6 +24,7 @@ use crate::work::receipt::Signer;
 use crate::work::{RunReader, RunsError};
 
 pub(crate) use runs::log::{log_row, receipt_proof};
+pub(crate) use runs::statement::stated_story;
 
 pub use approvals::{ApprovalStory, VerdictStory};
 pub use compare::{ComparedFile, ComparedRun, FileStanding, RunComparison, RunOutcome, compare_runs};
@@ -222,11 +223,15 @@ fn unknown(source: &ReportSource<'_>, runs: &RunSection, question: &ReportQuesti
     let mut unknown = Vec::new();
     match source.origin {
         ReportOrigin::Export if !runs.rows.is_empty() => {
-            unknown.push("An export holds the receipts of runs, not their diffs, how many tests passed, or what else the agent printed.");
+            unknown.push(
+                "An export holds the receipts of runs, not their diffs or what else the agent printed.",
+            );
             unknown.push("Runs that are running or await approval are not in a log, so not in an export.");
         }
         ReportOrigin::Ledger => {
-            unknown.push("The ledger holds the receipts of runs, not their diffs, how many tests passed, or what else the agent printed.");
+            unknown.push(
+                "The ledger holds the receipts of runs, not their diffs or what else the agent printed.",
+            );
             unknown.push("Runs that are running or await approval, and receipts that were made elsewhere, are not in this report.");
         }
         ReportOrigin::Export | ReportOrigin::Workspace => {}

@@ -1,7 +1,7 @@
 //! Work runs in a report. Here the values; where they are read from has a file each.
 
 pub(super) mod log;
-mod statement;
+pub(super) mod statement;
 mod workspace;
 
 use crealeph_contracts::reported::REPORTED_KEY;

@@ -4,9 +4,9 @@
 
 /// What a test run says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TestCounts {
-    pub(super) passed: u64,
-    pub(super) failed: u64,
+pub(crate) struct TestCounts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
 }
 
 /// Reads the counts; nothing if no known runner has printed any.

@@ -65,6 +65,7 @@ pub use config::{WorkAgent, WorkConfig};
 
 pub use diagnose::{AgentExam, AgentFinding};
 pub(crate) use diffstat::diff_name;
+pub(crate) use tests_run::counts_in_log;
 
 pub use diffstat::{DiffStat, FileStat};
 pub use engine::{Work, WorkSetup};

@@ -25,6 +25,8 @@ const CONTENTS: &str = "/run/crealeph-change";
 /// How much of the output is kept: its start, and its end.
 const MAX_START_BYTES: usize = 16 << 10;
 const MAX_END_BYTES: usize = 48 << 10;
+/// What stands behind the number of bytes that are not kept.
+const LEFT_OUT: &str = " bytes left out …]\n";
 
 /// What tests said.
 #[derive(Clone, Debug)]
@@ -211,5 +213,24 @@ fn shortened(text: &str) -> String {
     let start = text.get(..text.floor_char_boundary(MAX_START_BYTES)).unwrap_or_default();
     let end = text.get(text.ceil_char_boundary(text.len() - MAX_END_BYTES)..).unwrap_or_default();
     let left = text.len() - start.len() - end.len();
-    format!("{start}\n[… {left} bytes left out …]\n{end}")
+    format!("{start}\n[… {left}{LEFT_OUT}{end}")
+}
+
+/// The counts in the output that a receipt has; nothing if a part was left out, which may have had some.
+pub(crate) fn counts_in_log(log: &str) -> Option<TestCounts> {
+    counts::read(log).filter(|_| !log.contains(LEFT_OUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_a_whole_log_alone() {
+        let line = "test result: ok. 3 passed; 1 failed; 0 ignored\n";
+        assert_eq!(counts_in_log(line), Some(TestCounts { passed: 3, failed: 1 }));
+        let long = format!("{line}{}{line}", "x\n".repeat(MAX_START_BYTES + MAX_END_BYTES));
+        assert_eq!(counts::read(&long), Some(TestCounts { passed: 6, failed: 2 }));
+        assert_eq!(counts_in_log(&shortened(&long)), None);
+    }
 }

@@ -336,6 +336,8 @@ impl FoundRun {
         let subject = ReportSubject::Run(self.run.to_string());
         let question = ReportQuestion { subject, since: None, robot: who.robot_id.clone(), details: 1 };
         let report = match (&self.logged, &self.kept) {
+            // A report is of the ledger's own runs.
+            (Some(run), None) if run.is_reported => return Ok(run.story(call.ledger(), &who.tenant_id)?),
             (None, Some(reader)) => {
                 let source = ReportSource {
                     origin: ReportOrigin::Workspace,

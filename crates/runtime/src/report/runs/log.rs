@@ -10,7 +10,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Filter, Ledger, StoredEntry};
 use crealeph_verify::{VerifiedReceipt, VerifierKey};
 
-use super::statement::{story, touched_files, verdict};
+use super::statement::{stated_story, touched_files, verdict};
 use super::{RunRow, RunSection, run_of, task};
 use crate::receipts::{LoggedRun, run_of_log};
 use crate::report::approvals;
@@ -57,7 +57,7 @@ pub(super) fn in_log(
         if section.stories.len() < question.details.min(MAX_DETAILS) {
             let proof = proof.in_log(Some(&entry), covered_entries);
             let statement = verified.as_ref().map(|verified| &verified.statement);
-            let mut story = story(row.clone(), statement, proof);
+            let mut story = stated_story(row.clone(), statement, proof);
             story.approval = approvals::of_run(log, source.scopes, &run)?;
             section.stories.push(story);
         }

@@ -11,9 +11,10 @@ use super::{
 };
 use crate::report::TextPart;
 use crate::report::proof::ReceiptProof;
+use crate::work::counts_in_log;
 
 /// What the statement of a run says.
-pub(super) fn story(row: RunRow, statement: Option<&Statement>, proof: ReceiptProof) -> RunStory {
+pub(crate) fn stated_story(row: RunRow, statement: Option<&Statement>, proof: ReceiptProof) -> RunStory {
     let stated = statement.map(|statement| &statement.predicate);
     let receipt = stated.map(|stated| &stated.receipt);
     let item = stated.and_then(|stated| stated.work_item.as_ref());
@@ -23,6 +24,7 @@ pub(super) fn story(row: RunRow, statement: Option<&Statement>, proof: ReceiptPr
     let left_off = receipt.and_then(|receipt| receipt.connections_left_off).map_or(0, |more| more.get());
     let command = item.and_then(|item| item.test_command.as_deref()).filter(|command| !command.is_empty());
     let log = receipt.and_then(|receipt| receipt.test_log.as_deref());
+    let counts = log.and_then(counts_in_log);
     let text = |text: &str| TextPart::start(text, MAX_TEXT_BYTES);
     RunStory {
         row,
@@ -43,8 +45,8 @@ pub(super) fn story(row: RunRow, statement: Option<&Statement>, proof: ReceiptPr
         figures: stated.map(figures),
         tests: (command.is_some() || log.is_some()).then(|| TestStory {
             command: command.map(str::to_owned),
-            passed: None,
-            failed: None,
+            passed: counts.map(|counts| counts.passed),
+            failed: counts.map(|counts| counts.failed),
             output: log.filter(|log| !log.is_empty()).map(|log| TextPart::end(log, MAX_TEXT_BYTES)),
         }),
         verdicts: stated

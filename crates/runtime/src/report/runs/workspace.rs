@@ -7,7 +7,7 @@ use crealeph_contracts::scalar::{ClientKey, Name};
 use crealeph_ledger::Filter;
 use crealeph_verify::{VerifiedReceipt, read_unproven};
 
-use super::statement::{account, agent, story};
+use super::statement::{account, agent, stated_story};
 use super::{
     ChangeStory, EarlierRunStory, FileStory, MAX_LISTED, MAX_TEXT_BYTES, RunRow, RunSection, RunStory,
     RunVerdictStory, TestStory, run_of, task,
@@ -129,7 +129,7 @@ fn workspace_story(
     proof: ReceiptProof,
 ) -> Result<RunStory, ReportError> {
     let run = &summary.run;
-    let mut story = story(row, verified.map(|verified| &verified.statement), proof);
+    let mut story = stated_story(row, verified.map(|verified| &verified.statement), proof);
     let item = reader.item(run)?;
     if let Some(item) = &item {
         story.description = Some(TextPart::start(item.description.trim(), MAX_TEXT_BYTES));
@@ -153,6 +153,9 @@ fn workspace_story(
     }
     let command = item.as_ref().and_then(|item| item.test_command.as_deref()).filter(|it| !it.is_empty());
     if command.is_some() || story.tests.is_some() {
+        let stated = story.tests.as_ref();
+        let passed = passed.or(stated.and_then(|stated| stated.passed));
+        let failed = failed.or(stated.and_then(|stated| stated.failed));
         let output = story.tests.and_then(|tests| tests.output);
         let command = command.map(str::to_owned);
         story.tests = Some(TestStory { command, passed: None, failed: None, output });
