@@ -2,7 +2,7 @@
 
 import { writeFileSync } from 'node:fs';
 
-import { assert, assertAccessible, assertFits, screenshot, setting, tell } from './browser.mjs';
+import { assert, assertAccessible, assertFits, documentPicture, screenshot, setting, tell } from './browser.mjs';
 
 const base = setting('CREALEPH_URL');
 const links = setting('CREALEPH_LINKS').split(' ');
@@ -85,6 +85,9 @@ await tell({
     await assertAccessible(page);
     await assertFits(page, 360);
     await picture(page, 'work-compare');
+    await documentPicture(page, 'compare', 800);
+    await go(page, '/usage?by=agent');
+    await documentPicture(page, 'usage', 400);
   },
 
   'undoing leads to the run that does it': async (visitor) => {
@@ -96,6 +99,7 @@ await tell({
     await page.getByRole('button', { name: 'Undo this run' }).press('Enter');
     await page.waitForURL((url) => /\/runs\/[0-9a-f-]{36}$/.test(url.pathname) && !url.pathname.endsWith(later));
     await page.waitForFunction(() => /tests\nchecking\n/.test(document.querySelector('pre.output').textContent));
+    await documentPicture(page, 'run', 580);
     writeFileSync(setting('CREALEPH_GATE'), '');
     await page.waitForFunction(() => /succe/.test(document.querySelector('[data-state]').textContent));
     assert.match(await page.locator('main').innerText(), /It undoes/);

@@ -1,6 +1,6 @@
 // Enrolling, signing in and deciding with a passkey, and what a page, an authenticator or a copy of one could do wrong.
 
-import { assert, assertAccessible, assertFits, screenshot, setting, tell } from './browser.mjs';
+import { assert, assertAccessible, assertFits, documentPicture, screenshot, setting, tell } from './browser.mjs';
 
 const url = setting('CREALEPH_URL');
 const link = setting('CREALEPH_LINK');
@@ -32,6 +32,7 @@ async function decideSeveral(visitor, page) {
   for (let row = 0; row <= rows.indexOf(alike[2]); row += 1) await page.keyboard.press('j');
   await page.keyboard.press('x');
   await page.getByText('3 marked: drafts for landing_plan under the rule web.').waitFor();
+  await documentPicture(page, 'several', 600);
   await assertAccessible(page);
   await assertFits(page, 360);
   visitor.allowErrors(/status of 4(00|22)/);
