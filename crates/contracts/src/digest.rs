@@ -227,4 +227,25 @@ mod tests {
             assert!(Sha256::parse(bad).is_none(), "{bad}");
         }
     }
+
+    #[test]
+    fn a_digest_is_64_lower_case_digits_and_reads_back() {
+        let bytes: [u8; 32] = std::array::from_fn(|at| (at * 7 + 3) as u8);
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = Sha256::from_bytes(bytes);
+        assert_eq!(
+            (digest.to_string(), Sha256::parse(&text), digest.as_bytes()),
+            (text.clone(), Some(digest), &bytes)
+        );
+        for bad in [
+            &text.to_uppercase(),
+            &text.replacen('0', "", 1),
+            &format!("{text}0"),
+            &text.replace('a', "g"),
+            &text.replace('a', "/"),
+        ] {
+            assert_eq!(Sha256::parse(bad), None, "{bad}");
+        }
+        assert_eq!(GitHash::parse(&"0a".repeat(32)).unwrap().as_str(), "0a".repeat(32));
+    }
 }

@@ -335,4 +335,48 @@ mod tests {
         assert_eq!(instant.to_string(), "2025-01-19T08:00:00.001Z");
         assert_eq!(Instant::parse("0000-01-01T00:00:00Z").unwrap().to_string(), "0000-01-01T00:00:00.000Z");
     }
+
+    #[test]
+    fn what_is_wrong_with_a_time_is_said() {
+        for (text, said) in [
+            ("2025-01-19", "a date alone"),
+            ("2025.01.19", "write it as"),
+            ("20250-1-19", "a date alone"),
+            ("2025-01-19t10:00:00Z", "upper-case `T`"),
+            ("2025-01-19 10:00:00Z", "upper-case `T`"),
+            ("2025-01-19_10:00:00Z", "write it as"),
+            ("2025-02-30T10:00:00Z", "no such date"),
+            ("2025-01-19T10:60:00Z", "00 to 59"),
+            ("2025-01-19T10:00:00.Z", "1 to 9 digits"),
+            ("2025-01-19T10:00:00", "zone is missing"),
+            ("2025-01-19T10:00:00z", "upper-case `Z`"),
+            ("2025-01-19T10:00:00,5Z", "not a comma"),
+            ("2025-01-19T10:00:00+24:00", "hours 00 to 23"),
+        ] {
+            let why = Instant::parse(text).unwrap_err();
+            assert!(why.contains(said), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_timestamp_compares_by_its_instant_and_keeps_its_text() {
+        let (utc, east) = ("2025-01-19T10:00:00Z", "2025-01-19T12:00:00+02:00");
+        let (here, there) = (Timestamp::parse(utc).unwrap(), Timestamp::parse(east).unwrap());
+        assert_eq!((&here, here.as_str(), there.as_str()), (&there, utc, east));
+        assert_ne!(here, Timestamp::parse("2025-01-19T10:00:00.001Z").unwrap());
+        assert_eq!(Timestamp::from(there.instant()).as_str(), "2025-01-19T10:00:00.000Z");
+        let (one, two) = (Instant::from_unix_nanos(-1), Instant::from_unix_nanos(2));
+        assert_eq!(
+            (two.nanos_since(one), one.nanos_since(two), one.to_string().as_str()),
+            (3, -3, "1969-12-31T23:59:59.999Z")
+        );
+    }
+
+    #[test]
+    fn years_past_9999_are_written_whole() {
+        let second = |seconds: i128| Instant::from_unix_nanos(seconds * NANOS_PER_SECOND).to_string();
+        assert_eq!(second(253_402_300_799), "9999-12-31T23:59:59.000Z");
+        assert_eq!(second(253_402_300_800), "10000-01-01T00:00:00.000Z");
+        assert_eq!(second(253_402_387_139), "10000-01-01T23:58:59.000Z");
+    }
 }

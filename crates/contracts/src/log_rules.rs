@@ -93,4 +93,15 @@ mod tests {
         let at = [4, 5, 6].map(|seq| rules.at(seq));
         assert_eq!(at, [RulesVersion::First, RulesVersion::Second, RulesVersion::Second]);
     }
+
+    #[test]
+    fn the_place_is_the_first_marker_or_the_start() {
+        assert_eq!(RulesInForce::of_origin(&new_origin("00112233")).second_from(), Some(0));
+        let mut rules = RulesInForce::of_origin("crealeph-log/00112233");
+        assert_eq!(rules.second_from(), None);
+        for seq in [5, 9] {
+            rules.see(seq, "log_rules", Some(LOG_RULES_KEY));
+        }
+        assert_eq!(rules.second_from(), Some(5));
+    }
 }

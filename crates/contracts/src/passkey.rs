@@ -403,4 +403,31 @@ mod tests {
         }
         assert_eq!(EncodedBytes::new(Vec::new()), None);
     }
+
+    #[test]
+    fn what_authenticators_are_asked_is_as_published() {
+        // SHA-256 of nothing and of `t`, NUL, `ana`, in base64url.
+        assert_eq!(challenge(""), "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU");
+        assert_eq!(passkey_id(b""), "passkey:47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU");
+        let named = |tenant: &str, person: &str| {
+            user_handle(&TenantId::parse(tenant).unwrap(), &Name::parse(person).unwrap())
+        };
+        let handle = named("t", "ana");
+        assert_eq!(handle.as_slice(), Sha256::of(b"t\0ana").as_bytes());
+        assert_ne!(handle, named("ta", "na"), "tenant and person are kept apart");
+    }
+
+    #[test]
+    fn a_host_has_at_most_253_bytes() {
+        let origin = |length: usize| PasskeyOrigin::parse(&format!("https://{}", "a".repeat(length)));
+        assert_eq!(origin(253).unwrap().as_str().len(), 8 + 253);
+        assert!(origin(254).is_err());
+    }
+
+    #[test]
+    fn the_longest_bytes_fit_their_schema() {
+        let most = EncodedBytes::new(vec![7; MAX_PASSKEY_BYTES]).unwrap().to_string().len() as u64;
+        let schema = EncodedBytes::schema();
+        assert!((most..most + 4).contains(&schema["maxLength"].as_u64().unwrap()), "{schema}");
+    }
 }

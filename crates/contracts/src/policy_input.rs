@@ -322,3 +322,55 @@ impl Contract for PolicyInput {
 
     fn rules(_: &PolicyInputParts, _: &mut Report) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recency_is_by_name_and_the_last_of_a_name_counts() {
+        let at = |text: &str| Some(Timestamp::parse(text).unwrap());
+        let (early, late) = (at("2026-01-01T00:00:00Z"), at("2026-01-02T00:00:00Z"));
+        let recency = LedgerRecency::new(vec![
+            ("signalsAt".into(), early.clone()),
+            ("fusionAt".into(), None),
+            ("copyAt".into(), early.clone()),
+            ("signalsAt".into(), late.clone()),
+        ]);
+        assert_eq!(recency.get("signalsAt"), late.as_ref());
+        assert_eq!(recency.get("copyAt"), early.as_ref());
+        assert_eq!((recency.get("fusionAt"), recency.get("seoAt")), (None, None));
+    }
+
+    #[test]
+    fn only_the_number_1_under_its_name_allows_drafts() {
+        for (further, expected) in [
+            (vec![("allowDraftOnly", 1.0)], true),
+            (vec![("other", 2.0), ("allowDraftOnly", 1.0)], true),
+            (vec![("allowDraftOnly", 2.0)], false),
+            (vec![("allowDraftonly", 1.0)], false),
+            (vec![], false),
+        ] {
+            let further = further.into_iter().map(|(name, value)| (name.into(), Number::new(value).unwrap()));
+            let thresholds = Thresholds {
+                min_confidence: Ratio::new(0.4).unwrap(),
+                max_staleness_minutes: Amount::new(60.0).unwrap(),
+                min_lineage_count: Amount::new(1.0).unwrap(),
+                further: further.collect(),
+            };
+            assert_eq!(thresholds.allow_draft_only(), expected, "{thresholds:?}");
+            assert_eq!(thresholds.into_parts().allow_draft_only(), expected);
+        }
+    }
+
+    #[test]
+    fn facts_are_read_off_the_top_of_a_snapshot_alone() {
+        let text = r#"{"lineage":{"dependsOnLedgerIds":["L1","L2","L1",3]},"coherence":{"outdated":["seo"],"partial":["copy","ads"]},"signals":{"lineage":{"dependsOnLedgerIds":["L9"]}}}"#;
+        let snapshot = IntelligenceSnapshot::new(JsonObject::parse(text).unwrap());
+        assert_eq!((snapshot.lineage_count(), snapshot.object().as_str()), (2, text));
+        assert_eq!(snapshot.outdated(), [Box::from("seo")]);
+        assert_eq!(snapshot.partial(), [Box::from("copy"), Box::from("ads")]);
+        let bare = IntelligenceSnapshot::new(JsonObject::empty());
+        assert_eq!((bare.lineage_count(), bare.outdated().len(), bare.partial().len()), (0, 0, 0));
+    }
+}

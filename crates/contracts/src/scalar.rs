@@ -402,3 +402,44 @@ impl Ratio {
     /// The whole.
     pub const ONE: Ratio = Ratio(1.0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_is_bounded_visible_and_names_something() {
+        for (text, fault) in [
+            ("r-1", None),
+            (" r ", None),
+            ("é", None),
+            ("", Some(Code::Empty)),
+            (" \u{a0}\u{3000}", Some(Code::Empty)),
+            ("r\n", Some(Code::ControlCharacter)),
+            ("\u{85}r", Some(Code::ControlCharacter)),
+            (&"r".repeat(256), None),
+            (&"r".repeat(257), Some(Code::TooLong)),
+        ] {
+            assert_eq!(identifier_fault(text).map(|(code, _)| code), fault, "{text:.20}");
+            assert_eq!(Name::parse(text).is_ok(), fault.is_none(), "{text:.20}");
+        }
+        assert_eq!(Text::from(Literal::new("a b")).as_str(), "a b");
+        assert_eq!((Text::new(" \n"), Text::new("\n.").map(|text| text.as_str().len())), (None, Some(2)));
+    }
+
+    #[test]
+    fn counts_and_measures_keep_within_their_ranges() {
+        let most = (1u64 << 53) - 1;
+        assert_eq!((Count::new(0).map(Count::get), Count::new(most).map(Count::get)), (Some(0), Some(most)));
+        assert_eq!(
+            (Count::new(most + 1), Attempt::new(0), Attempt::new(1).map(Attempt::get)),
+            (None, None, Some(1))
+        );
+        assert_eq!((Ratio::new(1.0), Ratio::new(1.1), Ratio::new(-0.1)), (Some(Ratio::ONE), None, None));
+        assert_eq!(
+            (Amount::new(f64::INFINITY), Amount::new(f64::NAN), Amount::new(-1.0)),
+            (None, None, None)
+        );
+        assert_eq!(Amount::new(2.5).map(Amount::get), Some(2.5));
+    }
+}

@@ -497,3 +497,46 @@ pub(crate) fn unknown_word(
         None => format!("expected {expected}, found \"{}\"", shown(word)),
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_near() {
+        let known = ["tenantId", "robotId", "on_stale", "ok"];
+        for (written, near) in [
+            ("tenantid", Some("tenantId")),
+            ("TENANT_ID", Some("tenantId")),
+            ("tenanId", Some("tenantId")),
+            ("onstale", Some("on_stale")),
+            ("robottId", Some("robotId")),
+            ("k", Some("ok")),
+            ("tenancies", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(written, &known), near, "{written}");
+        }
+        assert_eq!(nearest(&"_".repeat(256), &["a"]), Some("a"));
+        assert_eq!(nearest(&"_".repeat(257), &["a"]), None, "what is that long is not looked at");
+    }
+
+    #[test]
+    fn a_quote_is_escaped_and_bounded() {
+        assert_eq!(shown("a\n\u{1b}"), "a\\n\\u{1b}");
+        assert_eq!(shown(&"é".repeat(60)), "é".repeat(60));
+        assert_eq!(shown(&"é".repeat(61)), format!("{}…", "é".repeat(60)));
+    }
+
+    #[test]
+    fn a_set_has_no_order_and_no_repeats_and_a_list_has_both() {
+        let set: Set<u8> = [3, 1, 3, 2].into_iter().collect();
+        assert_eq!((set.as_slice(), set.contains(&3), set.contains(&4)), (&[1, 2, 3][..], true, false));
+        assert_eq!(Set::<u8>::new(vec![3, 1, 3, 2]), Some(set));
+        assert_eq!((Set::<u8, 1>::new(Vec::new()), Set::one(7).as_slice()), (None, &[7][..]));
+        let list: List<u8> = [3, 1, 3].into_iter().collect();
+        assert_eq!(list.as_slice(), [3, 1, 3]);
+        assert_eq!((List::<u8, 1>::new(Vec::new()), List::one(7).as_slice()), (None, &[7][..]));
+        assert_eq!((Set::<u8>::default().as_slice().len(), List::<u8>::default().as_slice().len()), (0, 0));
+    }
+}

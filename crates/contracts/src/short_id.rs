@@ -161,4 +161,11 @@ mod tests {
         assert!(many(MAX_CANDIDATES - 1).to_string().ends_with("e7 and 991 more"));
         assert!(many(MAX_CANDIDATES).to_string().ends_with("e7 and at least 992 more"));
     }
+
+    #[test]
+    fn the_newest_have_words_of_their_own() {
+        let words = ["@", "@-", "@--", "0190"].map(IdWord::read);
+        let starts = [IdWord::Start("@--"), IdWord::Start("0190")];
+        assert_eq!(words, [IdWord::Recent(0), IdWord::Recent(1), starts[0], starts[1]]);
+    }
 }

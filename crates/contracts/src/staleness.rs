@@ -95,4 +95,29 @@ mod tests {
         assert!(max_age(1.0).is_fresh(now, now));
         assert!(!max_age(1.0).is_fresh(Instant::from_unix_nanos(1_001), now));
     }
+
+    #[test]
+    fn the_limit_and_an_age_are_on_one_scale() {
+        let (half, hour) = (max_age(0.5), max_age(60.0));
+        assert_eq!((half.whole_nanos(), hour.whole_nanos()), (30_000_000_000, 3_600_000_000_000));
+        assert_eq!(half.scaled(15_000_000_000).map(|age| age * 2), Some(half.numerator()));
+        assert_eq!(hour.scaled(3_600_000_000_000), Some(hour.numerator()));
+        assert_eq!(
+            (max_age(1.0 / 3.0).whole_nanos(), max_age(f64::from_bits(1)).whole_nanos()),
+            (19_999_999_999, 0)
+        );
+        assert_eq!(max_age(f64::from_bits(1)).scaled(1), None, "far beyond the limit");
+    }
+
+    #[test]
+    fn limits_of_whole_powers_are_exact_up_to_the_greatest() {
+        for (minutes, whole) in
+            [(2f64.powi(52), 1u128 << 52), (2f64.powi(53), 1 << 53), (2f64.powi(60), 1 << 60)]
+        {
+            assert_eq!(max_age(minutes).whole_nanos(), whole * NANOS_PER_MINUTE, "{minutes}");
+        }
+        for minutes in [2f64.powi(70), 2f64.powi(120), f64::MAX] {
+            assert_eq!(max_age(minutes).whole_nanos(), ENDLESS, "{minutes}");
+        }
+    }
 }

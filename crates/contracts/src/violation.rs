@@ -320,3 +320,40 @@ impl Report {
         Violations(self.into_violations())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(count: usize) -> Report {
+        let mut report = Report::default();
+        (0..count).for_each(|at| report.add(format!("/{at}"), "R2", Code::Empty, "is empty"));
+        report
+    }
+
+    #[test]
+    fn a_violation_says_where_what_and_which_clause() {
+        let mut report = Report::default();
+        assert!(report.is_clean() && !report.has(&Code::Empty));
+        report.add("", "R3", Code::Syntax, "cut off");
+        report.add("/a/0", "R2", Code::Empty, "name \"it\"");
+        assert!(!report.is_clean() && report.has(&Code::Empty) && !report.has(&Code::Missing));
+        let violations = report.into_violations_error();
+        assert_eq!(violations.as_slice().len(), 2);
+        assert_eq!(violations.to_string(), "the document: cut off [R3 syntax]; /a/0: name \"it\" [R2 empty]");
+        let mut out = String::new();
+        violations.as_slice()[1].write(&mut out);
+        assert_eq!(out, r#"{"pointer":"/a/0","clause":"R2","code":"empty","message":"name \"it\""}"#);
+    }
+
+    #[test]
+    fn a_report_lists_so_many_and_counts_the_rest() {
+        assert_eq!(report(MAX_VIOLATIONS).into_violations().len(), MAX_VIOLATIONS);
+        for more in [1, 3] {
+            let violations = report(MAX_VIOLATIONS + more).into_violations();
+            let last = violations.last().unwrap();
+            assert_eq!((violations.len(), &last.code), (MAX_VIOLATIONS + 1, &Code::TooMany));
+            assert!(last.message.starts_with(&format!("{more} more violations")), "{}", last.message);
+        }
+    }
+}

@@ -235,3 +235,44 @@ impl Contract for WorkItem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_stays_in_the_workspace_and_within_its_bound() {
+        for (path, fault) in [
+            ("a/../b", None),
+            ("./a//b", None),
+            ("a/..", None),
+            ("..", Some(Code::OutsideWorkspace)),
+            ("a/../../b", Some(Code::OutsideWorkspace)),
+            ("a\0b", Some(Code::ControlCharacter)),
+            (" ", Some(Code::Empty)),
+            (&"p".repeat(4_096), None),
+            (&"p".repeat(4_097), Some(Code::TooLong)),
+        ] {
+            assert_eq!(path_fault(path).map(|(code, _)| code), fault, "{path:.20}");
+            assert_eq!(
+                WorkspacePath::parse(path).map(|path| path.as_str().to_owned()).is_some(),
+                fault.is_none()
+            );
+        }
+        assert_eq!(WorkspacePath::parse("a/../b").unwrap().as_str(), "a/../b", "as it was written");
+    }
+
+    #[test]
+    fn what_an_item_does_not_say_is_bounded_by_the_contract() {
+        let usual = Bounds { max_files: 10, max_tool_ops: 50, max_delta_size: 100, timeout_ms: 300_000 };
+        assert_eq!(Bounds::filled(None, None, None, None), usual);
+        let said = Bounds::filled(Count::new(1), Count::new(2), Count::new(3), TimeoutMs::new(4));
+        assert_eq!(said, Bounds { max_files: 1, max_tool_ops: 2, max_delta_size: 3, timeout_ms: 4 });
+        let text = include_str!("../tests/documents/work-item.json");
+        let item = crate::Valid::<WorkItem>::parse(text.as_bytes(), &crate::json::Limits::default()).unwrap();
+        assert_eq!(
+            item.bounds(),
+            Bounds { max_files: 3, max_tool_ops: 10, max_delta_size: 20, timeout_ms: 1_000 }
+        );
+    }
+}

@@ -439,4 +439,54 @@ mod tests {
         let pointer = Node { index: 3, ..document.root() }.pointer();
         assert_eq!(pointer, format!("/{}…/0", "é".repeat(128)));
     }
+
+    #[test]
+    fn a_value_is_found_where_it_stands() {
+        let text = r#"{"a":["x",-1.5,true,{"b":"\u0041"}],"":null}"#;
+        let document = parse(text.as_bytes(), &Limits::default()).0.unwrap();
+        assert_eq!(document.text(), text);
+        for (pointer, source) in [
+            ("", text),
+            ("/a/0", "\"x\""),
+            ("/a/1", "-1.5"),
+            ("/a/2", "true"),
+            ("/a/3", r#"{"b":"\u0041"}"#),
+            ("/a/3/b", r#""\u0041""#),
+            ("/", "null"),
+            ("/a/9", r#"["x",-1.5,true,{"b":"\u0041"}]"#),
+            ("/a/2/c", "true"),
+        ] {
+            let node = document.nearest(pointer);
+            let (start, end) = node.span();
+            assert_eq!((node.source(), text.get(start..end)), (source, Some(source)), "{pointer}");
+        }
+        let root = document.root();
+        assert_eq!(root.member("a").unwrap().elements().nth(2).unwrap().boolean(), Some(true));
+        assert_eq!(
+            (root.boolean(), root.number(), root.string(), root.elements().count()),
+            (None, None, None, 0)
+        );
+        assert_eq!(root.member("a").unwrap().members().count(), 0);
+    }
+
+    #[test]
+    fn escapes_are_read_as_the_characters_they_name() {
+        let text = r#"["\b\f\n\r\t\/\\\"", "\u00e9\u0041", "\ud83d\ude00!", "\uD800\uDC00", "\uDBFF\uDFFF", "\ud800x", "\ud800\u0041", "\udc00"]"#;
+        let document = parse(text.as_bytes(), &Limits::default()).0.unwrap();
+        let values: Vec<String> =
+            document.root().elements().map(|node| node.text_value().into_owned()).collect();
+        assert_eq!(
+            values,
+            [
+                "\u{8}\u{c}\n\r\t/\\\"",
+                "éA",
+                "😀!",
+                "\u{10000}",
+                "\u{10ffff}",
+                "\u{fffd}x",
+                "\u{fffd}A",
+                "\u{fffd}"
+            ]
+        );
+    }
 }

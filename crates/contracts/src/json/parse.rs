@@ -783,4 +783,37 @@ mod tests {
         }
         assert_eq!(plain_end(b"no end in sight", 3), 15);
     }
+
+    #[test]
+    fn a_fault_says_where_it_stands() {
+        for (text, place, span) in [
+            ("[1,\n  é x]", "line 2, column 3", (6, 7)),
+            ("x", "line 1, column 1", (0, 1)),
+            ("{\"a\":1,\n\n \"b\" 2}", "line 3, column 6", (14, 15)),
+            ("[1] 2", "line 1, column 5", (4, 5)),
+        ] {
+            let (_, faults) = parse(text.as_bytes(), &Limits::default());
+            let fault = faults.last().unwrap();
+            assert!(fault.message.contains(place), "{text:?}: {}", fault.message);
+            assert_eq!(fault.span, span, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_fault_quotes_what_is_wrong_and_shortens_it() {
+        let message = |text: &str| parse(text.as_bytes(), &Limits::default()).1[0].message.clone();
+        assert!(
+            message("{\"a\":1,\"a\":2}").contains("\"a\" stands twice"),
+            "{}",
+            message("{\"a\":1,\"a\":2}")
+        );
+        assert!(message("[9007199254740993]").starts_with("9007199254740993 does not fit"));
+        assert!(message("[1e400]").starts_with("1e400 is beyond the largest"));
+        assert!(message("[\"\\ud800\"]").contains("half of a surrogate pair"));
+        assert!(message(&"9".repeat(41)).starts_with(&format!("{}… does not fit", "9".repeat(40))));
+        assert!(
+            message(&format!("1{}9", "0".repeat(38)))
+                .starts_with(&format!("1{}9 does not fit", "0".repeat(38)))
+        );
+    }
 }

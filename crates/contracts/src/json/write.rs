@@ -221,3 +221,60 @@ fn push_indent(out: &mut String, depth: usize) {
         out.push_str("  ");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Limits, parse};
+
+    #[test]
+    fn every_kind_of_member_is_written_as_json_reads_it() {
+        let inner = JsonObject::build(|it| _ = it.integer("n", 7));
+        let mut text = String::new();
+        let mut writer = ObjectWriter::new(&mut text);
+        writer.text("a\"", "\u{8}\u{c}\n\r\t\\\u{1}").number("b", 0.5).texts("c", ["x", "y"]);
+        writer.boolean("d", true).boolean("e", false).object("f", &inner).raw("g", "null");
+        writer.end();
+        assert_eq!(
+            text,
+            r#"{"a\"":"\b\f\n\r\t\\\u0001","b":0.5,"c":["x","y"],"d":true,"e":false,"f":{"n":7},"g":null}"#
+        );
+    }
+
+    #[test]
+    fn a_plain_object_is_of_its_members_in_their_order() {
+        let object = JsonObject::build(|it| {
+            it.text("t", "x")
+                .texts("u", ["y", "z"])
+                .number("v", 1.5)
+                .integer("w", 1 << 53)
+                .boolean("x", true);
+            it.boolean("y", false).object("z", |inner| _ = inner.integer("n", 0));
+        });
+        assert_eq!(
+            object.as_str(),
+            r#"{"t":"x","u":["y","z"],"v":1.5,"w":9007199254740992,"x":true,"y":false,"z":{"n":0}}"#
+        );
+    }
+
+    #[test]
+    fn whole_numbers_are_written_without_an_exponent_up_to_1e21() {
+        for (value, text) in [
+            (-0.0, "0"),
+            (999_999_999_999_999.0, "999999999999999"),
+            (-1e15, "-1000000000000000"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (0.1, "0.1"),
+        ] {
+            assert_eq!(number_text(value), text);
+        }
+    }
+
+    #[test]
+    fn a_value_is_spread_over_lines_as_it_was_sent() {
+        let text = r#"{"a":[1.0,{}, []],"b":{"c":"\u0041"},"d":null}"#;
+        let expected = "{\n  \"a\": [\n    1.0,\n    {},\n    []\n  ],\n  \"b\": {\n    \"c\": \"\\u0041\"\n  },\n  \"d\": null\n}";
+        assert_eq!(pretty(parse(text.as_bytes(), &Limits::default()).0.unwrap().root()), expected);
+    }
+}
