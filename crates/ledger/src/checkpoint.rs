@@ -51,3 +51,29 @@ pub(crate) fn proof_text(index: u64, path: &[Sha256], checkpoint: &SignedCheckpo
     text.push_str(&checkpoint.note);
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_states_three_lines_in_one_form_and_nothing_more() {
+        let root = Sha256::of(b"root");
+        let hash = STANDARD.encode(root.as_bytes());
+        let note = |size: &str| format!("log\n{size}\n{hash}\n\n\u{2014} log AAAA\n");
+        assert_eq!(stated(&note("7")), Some(("log", 7, root)));
+        assert_eq!(stated(&note(&MAX_SEQ.to_string())), Some(("log", MAX_SEQ, root)));
+        for bad in [
+            note("07"),
+            note("+7"),
+            note("-1"),
+            note(&(MAX_SEQ + 1).to_string()),
+            note("7").replacen("log", "", 1),
+            note("7").replace("\n\n", "\nmore\n\n"),
+            note("7").replace(&hash, "AAAA"),
+            "log\n7".to_owned(),
+        ] {
+            assert_eq!(stated(&bad), None, "{bad}");
+        }
+    }
+}

@@ -104,3 +104,64 @@ impl std::fmt::Debug for Clock {
         f.write_str("Clock")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crealeph_contracts::scalar::TenantId;
+
+    use super::*;
+    use crate::merkle::Frontier;
+
+    /// A log whose newest entry has a time, as a database of another clock reads it.
+    fn head(last_at: i64, read_at: Option<i64>) -> Head {
+        Head {
+            tenant_id: TenantId::parse("t").unwrap(),
+            number: 1,
+            origin: "log".to_owned(),
+            last_at: Millis::new(last_at),
+            read_at: read_at.map(Millis::new),
+            frontier: Frontier::default(),
+        }
+    }
+
+    fn clock(now: i64, is_system: bool) -> Clock {
+        Clock { tell: Arc::new(move || Millis::new(now)), is_system }
+    }
+
+    #[test]
+    fn entries_are_dated_unless_clocks_are_too_far_apart() {
+        for (last_at, read_at, refusal) in [
+            (0, None, None),
+            (101_000, None, None),
+            (101_001, None, Some("ledger_clock")),
+            (0, Some(101_000), None),
+            (0, Some(99_000), None),
+            (0, Some(101_001), Some("ledger_clock")),
+            (0, Some(98_999), Some("ledger_clock")),
+        ] {
+            let clock = DatingClock { clock: clock(100_000, true), skew_ms: 1_000, place: "db".to_owned() };
+            let dating = clock.dating(&head(last_at, read_at));
+            assert_eq!(
+                dating.now,
+                Millis::new(read_at.unwrap_or(100_000)),
+                "the database's clock, if it has one"
+            );
+            assert_eq!(dating.refusal.map(|error| error.code()), refusal, "{last_at} {read_at:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_given_is_the_only_one() {
+        assert_eq!(clock(5, false).now_for(&head(0, Some(9))), Millis::new(5));
+        assert_eq!(clock(5, true).now_for(&head(0, Some(9))), Millis::new(9));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+        assert!((now..now + 60_000).contains(&Clock::system().now().get()));
+    }
+
+    #[test]
+    fn freshness_is_judged_no_earlier_than_the_newest_entry_unless_that_is_far_ahead() {
+        let judged = |last_at| clock(1_000_000, false).judging_time(&head(last_at, None)).get();
+        assert_eq!([judged(0), judged(1_000_007), judged(1_300_000)], [1_000_000, 1_000_007, 1_300_000]);
+        assert_eq!(judged(1_300_001), 1_000_000);
+    }
+}

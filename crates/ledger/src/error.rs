@@ -319,3 +319,46 @@ fn listed(violations: &[Violation]) -> String {
 fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_helps_against_a_lock_and_a_server_that_is_away_alone() {
+        let place = || "p".to_owned();
+        let busy = LedgerError::Busy { place: place(), wait_ms: 5 };
+        let failed = LedgerError::Failed { place: place(), reason: "r".to_owned() };
+        let full = LedgerError::Full { place: place() };
+        assert_eq!([&busy, &failed, &full].map(LedgerError::is_passing), [true, true, false]);
+        let exists = LedgerError::Exists { place: place() };
+        assert_eq!(
+            (exists.hint(), full.hint()),
+            (None, Some("free some space and send the batch again".into()))
+        );
+    }
+
+    #[test]
+    fn a_refused_batch_says_which_entry_and_what_differs() {
+        let conflict = |identity, count: usize| {
+            let differs = (0..count).map(|at| format!("/{at}")).collect();
+            let existing = LedgerId::parse("L1").unwrap();
+            AppendError::Refused {
+                position: 3,
+                refusal: EntryRefusal::Conflict { existing, identity, differs },
+            }
+        };
+        let few = conflict(EntryIdentity::Key, 2).to_string();
+        assert!(
+            few.starts_with("entry 3 of the batch: ") && few.contains("has this key and differs in /0, /1;"),
+            "{few}"
+        );
+        let many = conflict(EntryIdentity::Event, MAX_NAMED).to_string();
+        assert!(many.contains("has this event identity") && many.contains("/19, and perhaps more"), "{many}");
+        assert_eq!(conflict(EntryIdentity::Key, 1).code(), "IDEMPOTENCY_CONFLICT");
+        assert_eq!(AppendError::from(LedgerError::Closed).code(), "ledger_closed");
+        let own = conflict(EntryIdentity::Key, 1).into_ledger();
+        assert!(matches!(&own, LedgerError::Failed { reason, .. } if reason.contains("/0")), "{own:?}");
+        assert_eq!(AppendError::from(LedgerError::Closed).into_ledger(), LedgerError::Closed);
+    }
+}

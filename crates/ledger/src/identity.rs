@@ -58,3 +58,34 @@ pub(crate) fn random_name() -> Result<String, LedgerError> {
 fn failed(error: &dyn std::fmt::Display) -> LedgerError {
     LedgerError::Failed { place: "the system's random source".to_owned(), reason: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_in_the_order_of_their_times_and_numbers_and_differ() {
+        let mut source = IdSource::default();
+        let at = |millis, number| (Millis::new(millis), Seq::new(number).unwrap());
+        let ids: Vec<LedgerId> =
+            [at(0x0190_a6f0_7c2d, 4_095), at(0x0190_a6f0_7c2e, 0), at(0x0190_a6f0_7c2e, 1)]
+                .into_iter()
+                .map(|(at, seq)| source.next(at, seq).unwrap())
+                .collect();
+        assert!(ids.is_sorted(), "{ids:?}");
+        for (id, start) in
+            ids.iter().zip(["0190a6f0-7c2d-7fff-", "0190a6f0-7c2e-7000-", "0190a6f0-7c2e-7001-"])
+        {
+            assert!(id.as_str().starts_with(start), "{id}");
+            assert!(matches!(id.as_str().chars().nth(19), Some('8' | '9' | 'a' | 'b')), "{id}: the variant");
+        }
+        // More than one block of randomness.
+        let same = (0..500).map(|_| source.next(Millis::new(1), Seq::ZERO).unwrap());
+        let fresh = (0..4).map(|_| IdSource::fresh(Millis::new(1)).unwrap());
+        assert_eq!(same.chain(fresh).collect::<BTreeSet<_>>().len(), 504);
+        let names: BTreeSet<String> = (0..4).map(|_| random_name().unwrap()).collect();
+        assert!(names.len() == 4 && names.iter().all(|name| name.len() == 32), "{names:?}");
+    }
+}

@@ -78,3 +78,43 @@ impl<C> Drop for PooledConnection<'_, C> {
         self.pool.give_back(self.connection.take());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy() -> LedgerError {
+        LedgerError::Busy { place: "p".to_owned(), wait_ms: 0 }
+    }
+
+    #[test]
+    fn connections_are_kept_and_never_more_than_the_bound() {
+        let pool: Pool<u32> = Pool::of(2);
+        let with = |number: u32, work: &dyn Fn(u32) -> Result<u32, LedgerError>| {
+            pool.with(0, busy, || Ok(number), |connection| work(*connection))
+        };
+        assert_eq!(with(1, &|taken| Ok(taken)), Ok(1));
+        assert_eq!(with(2, &|taken| Ok(taken)), Ok(1), "the one that is idle");
+        let within = with(3, &|first| {
+            let second = with(4, &|second| {
+                assert_eq!(with(5, &|_| Ok(0)), Err(busy()), "both are in use");
+                Ok(second)
+            })?;
+            Ok(first * 10 + second)
+        });
+        assert_eq!(within, Ok(14));
+        assert_eq!(with(6, &|taken| Ok(taken)), Ok(1), "both came back");
+    }
+
+    #[test]
+    fn a_connection_that_failed_is_not_used_again() {
+        let pool: Pool<u32> = Pool::of(1);
+        let with = |number: u32, result: Result<(), LedgerError>| {
+            pool.with(0, busy, || Ok(number), |connection| result.map(|()| *connection))
+        };
+        assert_eq!(with(1, Err(busy())), Err(busy()));
+        assert_eq!(with(2, Ok(())), Ok(2));
+        let refused = pool.with(0, busy, || Err(busy()), |connection| Ok(*connection));
+        assert_eq!(refused, Ok(2), "there is one already");
+    }
+}

@@ -100,3 +100,29 @@ impl fmt::Display for Millis {
         self.instant().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_within_a_log() {
+        let seq = |number| Seq::new(number).unwrap();
+        assert_eq!((Seq::new(MAX_SEQ), Seq::new(MAX_SEQ + 1)), (Some(Seq::MAX), None));
+        assert_eq!((seq(4).next(), Seq::MAX.next()), (seq(5), Seq::MAX));
+        assert_eq!((seq(4).previous(), Seq::ZERO.previous()), (seq(3), Seq::ZERO));
+        assert_eq!((seq(4).leaf_index(), seq(4).as_i64(), seq(4).to_string().as_str()), (3, 4, "4"));
+        assert_eq!((Seq::from_i64(4), Seq::from_i64(-1), Seq::from_i64(1 << 40)), (Some(seq(4)), None, None));
+    }
+
+    #[test]
+    fn times_are_whole_milliseconds_of_years_with_four_digits() {
+        let at = |text: &str| Millis::floor(Instant::parse(text).unwrap());
+        assert_eq!(at("1970-01-01T00:00:00.0019Z"), Millis::new(1));
+        assert_eq!(at("1969-12-31T23:59:59.9995Z"), Millis::new(-1));
+        assert_eq!(Millis::new(-1).to_string(), "1969-12-31T23:59:59.999Z");
+        assert_eq!(Millis::new(1).timestamp().as_str(), "1970-01-01T00:00:00.001Z");
+        assert_eq!(Millis::new(i64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(Millis::new(i64::MIN).to_string(), "0000-01-01T00:00:00.000Z");
+    }
+}

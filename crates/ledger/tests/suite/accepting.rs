@@ -219,7 +219,9 @@ fn kept(fixture: &dyn Fixture) {
     let first = accept(&ledger, "e");
     let answer = RequestOutcome::Answer(r#"{"ok":false}"#.to_owned());
     ledger.end_request(&local(), &first, Some(answer.clone())).unwrap();
-    let (at, outcome) = ledger.accepted_request(&local(), &named("e")).unwrap().unwrap().ended.unwrap();
+    let shown = ledger.accepted_request(&local(), &named("e")).unwrap().unwrap();
+    assert!(!shown.is_open());
+    let (at, outcome) = shown.ended.unwrap();
     assert_eq!((outcome, at >= first.accepted_at), (answer, true));
     assert!(open(&ledger).is_empty());
     assert_eq!(ledger.tenant_with_work(None, at).unwrap(), None);

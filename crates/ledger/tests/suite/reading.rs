@@ -141,6 +141,8 @@ fn bounded_pages(fixture: &dyn Fixture) {
     let filter = Filter { kind: Some(name("idea")), ..Filter::default() };
     let page = ledger.list(&local(), &filter, Order::OldestFirst, None, 5).unwrap();
     assert_eq!((page.entries.len(), page.next.map(|next| next.to_string())), (1, Some("seq-10".to_owned())));
+    let page = ledger.list(&local(), &filter, Order::NewestFirst, None, 5).unwrap();
+    assert_eq!((page.entries.len(), page.next.map(|next| next.to_string())), (1, Some("seq-33".to_owned())));
     assert_eq!(walk(&ledger, &filter, Order::OldestFirst, 5).len(), 2);
     assert_eq!(walk(&ledger, &filter, Order::NewestFirst, 5).len(), 2);
 }
