@@ -80,3 +80,35 @@ pub fn changes_between(before: &State, after: &State) -> Vec<Change> {
     changes.sort_by(|one, other| one.path.cmp(&other.path));
     changes
 }
+
+#[cfg(test)]
+mod tests {
+    use crealeph_contracts::digest::Blake3;
+    use crealeph_contracts::receipt::ArtifactChange;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_of_one_kind() {
+        let file = |text: &str, executable| {
+            let (digest, size_bytes) = (Blake3::of(text.as_bytes()), text.len() as u64);
+            Some(TreeNode::File { digest, size_bytes, executable })
+        };
+        let link = |target: &str| Some(TreeNode::Symlink { target: target.into() });
+        for (before, after, kind, reported, is_mode) in [
+            (None, file("a", true), ChangeKind::Created, ArtifactChange::Created, false),
+            (file("a", true), None, ChangeKind::Deleted, ArtifactChange::Deleted, false),
+            (file("a", false), file("b", false), ChangeKind::Modified, ArtifactChange::Modified, false),
+            (file("a", false), file("b", true), ChangeKind::Modified, ArtifactChange::Modified, true),
+            (file("a", false), file("a", true), ChangeKind::Mode, ArtifactChange::Modified, true),
+            (link("a"), link("b"), ChangeKind::Retargeted, ArtifactChange::Modified, false),
+            (link("a"), file("a", true), ChangeKind::Replaced, ArtifactChange::Modified, false),
+        ] {
+            let change = Change { path: TreePath::parse("p").unwrap(), before, after };
+            assert_eq!(
+                (change.kind(), change.in_receipt(), change.changes_mode()),
+                (kind, reported, is_mode)
+            );
+        }
+    }
+}

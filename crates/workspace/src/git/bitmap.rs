@@ -75,4 +75,39 @@ mod tests {
         bytes.extend(0_u32.to_be_bytes());
         assert!(read(&bytes).is_none());
     }
+
+    #[test]
+    fn every_run_and_literal_stands_where_the_ones_before_it_end() {
+        let words = [
+            // Two words of zeros, then two literals; three words of ones, then one literal; nothing at all.
+            2 << 1 | 2 << 33,
+            1 << 63 | 1,
+            1 << 5,
+            1 | 3 << 1 | 1 << 33,
+            1,
+            0,
+        ];
+        let mut bytes = [0_u32.to_be_bytes(), (words.len() as u32).to_be_bytes()].concat();
+        words.iter().for_each(|word: &u64| bytes.extend(word.to_be_bytes()));
+        bytes.extend(0_u32.to_be_bytes());
+        let (set, rest) = read(&bytes).unwrap();
+        assert_eq!(set, [128, 191, 197].into_iter().chain(256..448).chain([448]).collect());
+        assert!(rest.is_empty());
+        for end in 0..bytes.len() {
+            assert!(read(&bytes[..end]).is_none(), "{end}");
+        }
+    }
+
+    #[test]
+    fn the_bound_holds_for_all_runs_together() {
+        let bitmap = |runs: &[u64]| {
+            let mut bytes = [0_u32.to_be_bytes(), (runs.len() as u32).to_be_bytes()].concat();
+            runs.iter().for_each(|run| bytes.extend((run << 1).to_be_bytes()));
+            bytes.extend(0_u32.to_be_bytes());
+            read(&bytes).is_some()
+        };
+        let most = MAX_BITS / 64;
+        assert!(bitmap(&[most]) && bitmap(&[most - 1, 1]));
+        assert!(!bitmap(&[most + 1]) && !bitmap(&[most - 1, 2]));
+    }
 }

@@ -197,4 +197,69 @@ mod tests {
             }
         }
     }
+
+    /// An index of entries that begin with their flags, without checksums.
+    fn index(version: u8, entries: &[&[u8]], extensions: &[u8]) -> Vec<u8> {
+        let mut bytes = [&b"DIRC\0\0\0"[..], &[version], &(entries.len() as u32).to_be_bytes()].concat();
+        for entry in entries {
+            let mut entry = [&[7; STAT_BYTES + 20][..], entry].concat();
+            if version < 4 {
+                entry.resize(entry.len() + 8 - entry.len() % 8, 0);
+            }
+            bytes.extend(entry);
+        }
+        [&bytes, extensions, &[0; 20]].concat()
+    }
+
+    #[test]
+    fn a_path_may_be_longer_than_its_length_can_say() {
+        for length in [0xffe, 0xfff, 0x1000, 5_000] {
+            let path = "p".repeat(length);
+            let flags = (length.min(0xfff) as u16).to_be_bytes();
+            let bytes = index(2, &[&[&flags[..], path.as_bytes()].concat(), b"\0\x01z"], b"");
+            assert_eq!(text(&parse(&bytes, 20).unwrap().paths), [path.as_str(), "z"], "{length}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_version_4_may_drop_much_of_the_one_before() {
+        let long = format!("{}/x", "d".repeat(20_000));
+        let first = [b"\0\0\0", long.as_bytes(), b"\0"].concat();
+        // 1 and 128, 16,511 in two bytes and 16,512 in three, as git counts them.
+        for (drop, kept) in [
+            (&b"\x01"[..], 1),
+            (b"\x80\0", 128),
+            (b"\x80\x01", 129),
+            (b"\xff\x7f", 16_511),
+            (b"\x80\x80\0", 16_512),
+        ] {
+            let bytes = index(4, &[&first, &[b"\0\0", drop, b"new\0"].concat()], b"");
+            let expected = format!("{}new", &long[..long.len() - kept]);
+            assert_eq!(text(&parse(&bytes, 20).unwrap().paths)[1], expected, "{kept}");
+        }
+        for drop in [&b"\x82\x9c\x20"[..], b"\x80\x80\x80\x80\x80\0"] {
+            assert!(parse(&index(4, &[&first, &[b"\0\0", drop, b"new\0"].concat()], b""), 20).is_err());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused() {
+        let small = |version, extensions: &[u8]| index(version, &[b"\0\x01a"], extensions);
+        for (bytes, why) in [
+            (small(5, b""), "version"),
+            (small(1, b""), "version"),
+            ([b"DIRK", &small(2, b"")[4..]].concat(), "start"),
+            (small(2, b"fsmn\0\0\0\0"), "extension"),
+            (small(2, b"TREE\0\0\0\x09"), "cut"),
+            (small(2, b"link\0\0\0\x15aaaaaaaaaaaaaaaaaaaaa"), "bitmap"),
+            (b"DIRC".to_vec(), "cut"),
+        ] {
+            assert!(parse(&bytes, 20).unwrap_err().contains(why), "{why}");
+        }
+        let none = [&b"TREE\0\0\0\x01xsdir\0\0\0\0link\0\0\0\x14"[..], &[0; 20]].concat();
+        assert!(parse(&small(2, &none), 20).unwrap().link.is_none(), "it builds on no other");
+        let one = [&b"link\0\0\0\x14"[..], &[9; 20]].concat();
+        let link = parse(&small(2, &one), 20).unwrap().link.unwrap();
+        assert_eq!((link.shared, link.deleted.len()), (vec![9; 20], 0));
+    }
 }

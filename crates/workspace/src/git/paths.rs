@@ -61,3 +61,34 @@ impl Paths {
         self.get(self.before(path)) == Some(path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_found_in_their_order_whatever_order_they_came_in() {
+        let mut paths = Paths::default();
+        assert_eq!((paths.last(), paths.holds(b"")), (&b""[..], false));
+        for path in [&[&b"src/"[..], b"b"][..], &[b"a"], &[b"src", b"/a"], &[b"z"]] {
+            paths.push(path);
+        }
+        assert_eq!((paths.last(), paths.get(0), paths.get(4)), (&b"z"[..], Some(&b"src/b"[..]), None));
+        let paths = paths.sorted();
+        assert_eq!(paths.iter().collect::<Vec<_>>(), [&b"a"[..], b"src/a", b"src/b", b"z"]);
+        for (path, before, is_held) in [
+            ("", 0, false),
+            ("a", 0, true),
+            ("b", 1, false),
+            ("src/b", 2, true),
+            ("z", 3, true),
+            ("zz", 4, false),
+        ] {
+            assert_eq!(
+                (paths.before(path.as_bytes()), paths.holds(path.as_bytes())),
+                (before, is_held),
+                "{path}"
+            );
+        }
+    }
+}
