@@ -7,9 +7,11 @@
 use std::fs;
 use std::path::Path;
 
-use crealeph_contracts::api_key::{AccessEntry, KeyRequest, is_access_key};
+use boon::{Compiler, Schemas};
+use crealeph_contracts::api_key::{AccessEntry, KeyGrant, KeyRequest, is_access_key};
 use crealeph_contracts::approval::{
-    ApprovalDocument, ApprovalEntry, landing_key, landing_outcome_key, nonce_key,
+    ApprovalDocument, ApprovalEntry, RuleStatement, VerdictStatement, landing_key, landing_outcome_key,
+    nonce_key,
 };
 use crealeph_contracts::attestation::Statement;
 use crealeph_contracts::capsule_record::CapsuleRecord;
@@ -19,15 +21,16 @@ use crealeph_contracts::execution_record::ExecutionRecord;
 use crealeph_contracts::held_change::{HeldChangeRecord, held_change_key};
 use crealeph_contracts::held_record::HeldRecord;
 use crealeph_contracts::json::{JsonObject, Limits, parse};
-use crealeph_contracts::passkey::invitation_key;
+use crealeph_contracts::passkey::{InvitationStatement, PasskeyRecord, invitation_key};
 use crealeph_contracts::provenance::RunOrigin;
 use crealeph_contracts::reported::{
     ReceiptReport, SignerEnrolment, SignerRequest, SignerRevocation, reported_key,
 };
-use crealeph_contracts::session::{SessionEntry, is_session_key};
+use crealeph_contracts::session::{SessionEntry, SessionGrant, is_session_key};
+use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::short_id::IdRequest;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_contracts::webhook::{WebhookEntry, WebhookRequest, is_webhook_key};
+use crealeph_contracts::webhook::{WebhookCreation, WebhookEntry, WebhookRequest, is_webhook_key};
 use crealeph_contracts::{Code, Receipt, Valid};
 use serde_json::{Value, json};
 
@@ -247,6 +250,36 @@ fn a_record_of_another_kind_or_with_an_unknown_field_is_refused() {
     assert!(
         ApprovalEntry::read("signal", &payload).unwrap_err().contains("a type that approvals do not have")
     );
+}
+
+/// The schemas that the server publishes of records are made of the same lists of fields.
+#[test]
+fn the_schema_of_a_record_takes_it_and_nothing_more() {
+    let statement = |kind: &str| case(kind)["statement"].clone();
+    for (what, schema, payload) in [
+        ("a grant", KeyGrant::schema(), case("key_grant")),
+        ("a session", SessionGrant::schema(), case("session_grant")),
+        ("a webhook", WebhookCreation::schema(), case("webhook_creation")),
+        ("a request for ids", IdRequest::schema(), case("id_request")),
+        ("a verdict", VerdictStatement::schema(), statement("verdict")),
+        ("an invitation", InvitationStatement::schema(), statement("person_invitation")),
+        ("rules", RuleStatement::schema(), statement("approval_rule")),
+        ("a passkey", PasskeyRecord::schema(), case("passkey_enrolment")),
+        ("a statement", Statement::schema(), case("statement")),
+        ("a capsule", CapsuleRecord::schema(), case("capsule")),
+        ("a draft", Draft::schema(), case("draft")),
+    ] {
+        let mut schemas = Schemas::new();
+        let mut compiler = Compiler::new();
+        compiler.add_resource("urn:record", schema).unwrap();
+        let index = compiler.compile("urn:record", &mut schemas).unwrap();
+        let refusal =
+            |payload: &Value| schemas.validate(payload, index).err().map(|error| format!("{error:#}"));
+        assert_eq!(refusal(&payload), None, "{what}");
+        let mut changed = payload;
+        changed["surplus"] = json!(1);
+        assert!(refusal(&changed).is_some(), "{what}");
+    }
 }
 
 #[test]

@@ -78,6 +78,16 @@ fn every_valid_document_passes_both() {
     }
 }
 
+/// The committed schemas are what these types give, descriptions included; `cargo xtask generate` writes them.
+#[test]
+fn the_committed_schemas_are_those_of_the_types() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
+    for contract in ContractName::ALL {
+        let committed = std::fs::read_to_string(folder.join(format!("{contract}.schema.json"))).unwrap();
+        assert_eq!(contract.schema(), committed, "{contract}");
+    }
+}
+
 /// Every value of every document replaced by one of each kind, removed, and joined by an unknown key: the changes
 /// that must be tried at every single place, not only where chance leads.
 #[test]

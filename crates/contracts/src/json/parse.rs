@@ -629,10 +629,8 @@ pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
 /// Whether an integer survives as a double: exactly representable (R3), or written just as RFC 8785 writes
 /// the double it names, so that canonical text can always be read back.
 fn integer_keeps_its_digits(source: &str) -> bool {
-    match source.parse::<f64>() {
-        Ok(value) if value.is_finite() => format!("{value:.0}") == source || number_text(value) == source,
-        _ => false,
-    }
+    // What is beyond every double is written without digits, so it keeps none.
+    source.parse().is_ok_and(|value: f64| format!("{value:.0}") == source || number_text(value) == source)
 }
 
 #[cfg(test)]
