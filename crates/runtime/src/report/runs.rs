@@ -124,7 +124,8 @@ impl RunStory {
         let passed = result.metrics.tests_passed.map(|count| count.get());
         let failed = result.metrics.tests_failed.map(|count| count.get());
         if let Some(tests) = &mut self.tests {
-            (tests.passed, tests.failed) = (passed, failed);
+            tests.passed = passed.or(tests.passed);
+            tests.failed = failed.or(tests.failed);
         }
     }
 

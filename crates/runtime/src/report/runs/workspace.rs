@@ -153,12 +153,9 @@ fn workspace_story(
     }
     let command = item.as_ref().and_then(|item| item.test_command.as_deref()).filter(|it| !it.is_empty());
     if command.is_some() || story.tests.is_some() {
-        let stated = story.tests.as_ref();
-        let passed = passed.or(stated.and_then(|stated| stated.passed));
-        let failed = failed.or(stated.and_then(|stated| stated.failed));
-        let output = story.tests.and_then(|tests| tests.output);
+        let nothing = TestStory { command: None, passed: None, failed: None, output: None };
         let command = command.map(str::to_owned);
-        story.tests = Some(TestStory { command, passed: None, failed: None, output });
+        story.tests = Some(TestStory { command, ..story.tests.unwrap_or(nothing) });
     }
     if let Some(result) = &result {
         story.add_result(&result.result);
