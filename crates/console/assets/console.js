@@ -123,7 +123,7 @@ function showMarks() {
   form.hidden = marked.length === 0;
   form.elements.ids.value = marked.map((box) => box.dataset.mark).join(',');
   if (marked.length === 0) return;
-  const words = marked[0].dataset.words.replaceAll('`', '');
+  const words = marked[0].closest('label').querySelector('span').textContent;
   form.querySelector('[data-status]').textContent = `${marked.length} marked: ${words}.${isFull ? ' That is as many as can be decided in one go.' : ''}`;
 }
 

@@ -44,7 +44,7 @@ pub fn executions(viewer: &Viewer, list: &ExecutionList<'_>) -> Markup {
                     thead { tr { th { "Execution" } th { "Robot" } th { "State" } th { "Why" } th { "When" } } }
                     tbody { @for event in &events.entries {
                         @let robot = event.content.robot_id.as_str();
-                        tr data-row="" {
+                        tr data-row {
                             th scope="row" { @match execution_of(event) {
                                 Some(id) => a href={ "/executions/" (path(robot)) "/" (path(&id)) } { (short(&id)) },
                                 None => (short(event.id.as_str())),

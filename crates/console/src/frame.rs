@@ -173,6 +173,11 @@ pub(crate) fn plain(title: &str, content: Markup) -> String {
     document(title, body)
 }
 
+/// What asks a passkey, for pages that do or may after they are renewed.
+pub(crate) fn passkey_script() -> Markup {
+    html! { script src=(url("passkeys.js")) type="module" {} }
+}
+
 fn document(title: &str, body: Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -185,7 +190,6 @@ fn document(title: &str, body: Markup) -> String {
                 link rel="icon" href=(url("icon.svg")) type="image/svg+xml";
                 link rel="stylesheet" href=(url("console.css"));
                 script src=(url("console.js")) defer {}
-                script src=(url("passkeys.js")) type="module" {}
             }
             body { (body) }
         }

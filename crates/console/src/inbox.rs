@@ -10,7 +10,7 @@ use crealeph_verify::EnrolledPasskey;
 use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, diff};
-use crate::frame::Viewer;
+use crate::frame::{Viewer, passkey_script};
 use crate::ledger::json_block;
 use crate::parts::{
     ago, badge, block, counted, empty, facts, line, next_page, path, query, short, time, words,
@@ -34,19 +34,39 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
             (empty("Nothing waits for a person. Drafts and held changes come here:", Some("crealeph work run --hold --task \"…\" --agent NAME")))
         } @else {
             (marked_form())
-            ul .cards { @for item in page.items { (card(viewer, item)) } }
+            ul .cards { @for (item, mark) in page.items.iter().zip(marks(viewer, page.items)) { (card(viewer, item, mark)) } }
             (next_page(page.next.as_ref().map(|next| query("/inbox", &[("cursor", Some(next))]))))
         }
     }
 }
 
-fn card(viewer: &Viewer, item: &InboxItem) -> Markup {
+/// What a subject can be marked as, and which of the page are like it: those with the same number.
+type Mark = (usize, SubjectLikeness);
+
+/// The marks of the subjects of a page, for those that the viewer may decide about with a passkey.
+fn marks(viewer: &Viewer, items: &[InboxItem]) -> Vec<Option<Mark>> {
+    let mut keys: Vec<String> = Vec::new();
+    let mut marks = Vec::with_capacity(items.len());
+    for item in items {
+        marks.push(decidable(viewer, item).map(|likeness| {
+            let key = likeness.key();
+            let known = keys.iter().position(|known| *known == key);
+            if known.is_none() {
+                keys.push(key);
+            }
+            (known.unwrap_or(keys.len() - 1), likeness)
+        }));
+    }
+    marks
+}
+
+fn card(viewer: &Viewer, item: &InboxItem, mark: Option<Mark>) -> Markup {
     let id = item.subject.id.as_str();
     html! {
-        li data-row="" {
+        li data-row {
             h2 { a href={ "/inbox/" (path(id)) } { (title(&item.entry, item.change.as_deref())) } }
-            @if let Some(likeness) = decidable(viewer, item) {
-                p hidden { label { input type="checkbox" data-mark=(id) data-alike=(likeness.key()) data-words=(likeness.to_string()); " Mark, to decide about several " (words(&likeness.to_string())) } }
+            @if let Some((number, likeness)) = mark {
+                p hidden { label { input type="checkbox" data-mark=(id) data-alike=(number); " Mark, to decide about several " span { (words(&likeness.to_string())) } } }
             }
             p {
                 @match &item.change {
@@ -183,6 +203,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
                 } }
             }
         }
+        (passkey_script())
         p { a href={ "/v1/approvals/" (path(id)) } { "Approval as JSON" } " · " a href={ "/ledger/" (path(entry.id.as_str())) } { "Its entry" } }
     }
 }

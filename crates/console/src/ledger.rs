@@ -50,7 +50,7 @@ pub(crate) fn entry_table(viewer: &Viewer, entries: &[StoredEntry]) -> Markup {
                 thead { tr { th .number { "Seq" } th { "Entry" } th { "Type" } th { "State" } th { "Robot" } th { "Module" } th { "When" } } }
                 tbody { @for entry in entries {
                     @let content = &entry.content;
-                    tr data-row="" {
+                    tr data-row {
                         td .number { (entry.seq.get()) }
                         th scope="row" { a href={ "/ledger/" (path(entry.id.as_str())) } { (short(entry.id.as_str())) } }
                         td { (line(content.kind.as_str())) }

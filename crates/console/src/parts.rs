@@ -3,7 +3,7 @@
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::text::Shown;
 use maud::{Markup, html};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The longest text of one line that is shown.
 const MAX_LINE_CHARS: usize = 400;
@@ -66,9 +66,12 @@ pub(crate) fn markup_bytes(text: &str) -> usize {
     text.bytes().map(of_byte).sum()
 }
 
+/// What is encoded in a path or query: all but letters, digits, and what ids are written with.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
 /// A part of a path.
 pub(crate) fn path(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 /// An instant as an RFC 3339 text: how long ago it was, and exactly.

@@ -39,7 +39,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
                 @if let Some(root) = page.root { p { "All of them rest on the first admin's key " code { (line(root)) } ". Compare it with the one that you kept." } }
                 div .scroll tabindex="0" role="group" aria-label="People" { table {
                     thead { tr { th { "Person" } th { "Groups" } th { "Keys" } } }
-                    tbody { @for person in page.people { tr data-row="" {
+                    tbody { @for person in page.people { tr data-row {
                         th scope="row" { (line(&person.name)) }
                         td { (line(&person.groups.join(", "))) }
                         td { ul { @for key in &person.keys { li { (key_kind(&key.material)) " " code { (line(&key.fingerprint)) } @if key.is_revoked { " " (badge("revoked")) } } } } }
@@ -56,7 +56,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
                 @if keys.is_empty() { (empty("There is no API key.", Some("crealeph key create --role reader"))) } @else {
                     div .scroll tabindex="0" role="group" aria-label="API keys" { table {
                         thead { tr { th { "Key" } th { "Role" } th { "State" } th { "Robot" } th { "Label" } th { "Granted" } th { "Expires" } } }
-                        tbody { @for key in keys { tr data-row="" {
+                        tbody { @for key in keys { tr data-row {
                             th scope="row" { (short(&key.key_id)) } td { (key.role) } td { (badge(&key.state)) }
                             td { @if let Some(robot) = &key.robot_id { (line(robot)) } } td { @if let Some(label) = &key.label { (line(label)) } }
                             td { (time(&key.created_at, viewer.now)) } td { @if let Some(expires) = &key.expires { (time(expires, viewer.now)) } }
@@ -76,7 +76,7 @@ fn webhook_list(viewer: &Viewer, webhooks: &[WebhookReport], has_more: bool) -> 
             @if webhooks.is_empty() { (empty("No other program is told of new entries.", Some("crealeph webhook create https://example.com/hook"))) } @else {
                 div .scroll tabindex="0" role="group" aria-label="Webhooks" { table {
                     thead { tr { th { "Webhook" } th { "State" } th { "Delivered to" } th { "Entries" } th { "Label" } th { "Created" } @if viewer.manages_webhooks { th { "Change" } } } }
-                    tbody { @for webhook in webhooks { tr data-row="" {
+                    tbody { @for webhook in webhooks { tr data-row {
                         th scope="row" { (short(&webhook.webhook_id)) }
                         td { (badge(&webhook.state)) @if let Some(reason) = &webhook.reason { " " (line(reason)) } }
                         td { code { (line(&webhook.url)) } }

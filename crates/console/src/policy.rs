@@ -49,7 +49,7 @@ pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage
                     table {
                         thead { tr { th { "Execution" } th { "Robot" } th { "Attempt" } th { "What" } th { "From" } th { "To" } } }
                         tbody { @for one in &found.flipped { @for flip in &one.flips {
-                            tr data-row="" {
+                            tr data-row {
                                 th scope="row" { a href={ "/executions/" (path(&one.robot_id)) "/" (path(&one.execution_id)) } { (short(&one.execution_id)) } }
                                 td { (line(&one.robot_id)) } td { (one.attempt) } td { (flip.what) }
                                 td { (badge(&flip.from)) } td { (badge(&flip.to)) }

@@ -31,7 +31,7 @@ pub fn robots(viewer: &Viewer, robots: &[RobotSummary], next: Option<&str>) -> M
 fn row(viewer: &Viewer, robot: &RobotSummary) -> Markup {
     let name = robot.robot_id.as_str();
     html! {
-        tr data-row="" {
+        tr data-row {
             th scope="row" { a href={ "/robots/" (path(name)) } { (line(name)) } }
             td { @match robot.coherence { Some(coherence) => (badge(coherence.as_str())), None => span .quiet { "nothing counts" } } }
             td { @if let Some((kind, at)) = &robot.oldest_evidence { (kind.as_str()) ", " time datetime=(at.to_string()) title=(at.to_string()) { (ago(*at, viewer.now)) } } }
@@ -109,7 +109,7 @@ fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {
                 thead { tr { th { "Type" } th { "State" } th { "True at" } th { "Entry" } } }
                 tbody { @for kind in SnapshotType::ALL {
                     @let newest = snapshot.facts.newest.get(kind).as_ref();
-                    tr data-row="" {
+                    tr data-row {
                         th scope="row" { (kind.as_str()) }
                         td { (badge(match newest {
                             _ if outdated.contains(&kind) => "outdated",

@@ -48,7 +48,7 @@ pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
                 table {
                     thead { tr { th { "What" } th { "Id" } th { "About" } th { "State" } th { "When" } } }
                     tbody { @for hit in page.hits {
-                        tr data-row="" {
+                        tr data-row {
                             td { (hit.kind) }
                             th scope="row" { a href=(hit.href) { (short(&hit.id)) } }
                             td { (line(&hit.about)) }

@@ -7,7 +7,7 @@ use crealeph_runtime::entries::entry_json;
 use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, diff};
-use crate::frame::Viewer;
+use crate::frame::{Viewer, passkey_script};
 use crate::inbox::{title, verdict_fields};
 use crate::ledger::json_block;
 use crate::parts::{badge, counted, empty, facts, line, path, time, words};
@@ -38,6 +38,7 @@ pub fn several(viewer: &Viewer, page: &SeveralPage<'_>) -> Markup {
             p { (badge(case.state.outcome.as_str())) " " a href={ "/inbox/" (path(case.subject.id.as_str())) } { (title(&case.entry, case.basis.change())) } " is not asked about." }
         }
         (decide(viewer, page.cases))
+        (passkey_script())
     }
 }
 

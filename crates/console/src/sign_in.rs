@@ -2,7 +2,7 @@
 
 use maud::html;
 
-use crate::frame::plain;
+use crate::frame::{passkey_script, plain};
 use crate::parts::{line, words};
 
 /// What the sign-in page is about.
@@ -59,6 +59,7 @@ pub fn sign_in(page: &SignInPage) -> String {
                         }
                         p data-status="" role="status" {}
                     }
+                    (passkey_script())
                 }
             }
         },
@@ -80,6 +81,7 @@ pub fn enrol() -> String {
                     p { a href="/sign-in" { "Sign in" } }
                 }
             }
+            (passkey_script())
         },
     )
 }

@@ -42,7 +42,7 @@ pub fn usage(viewer: &Viewer, report: &UsageReport) -> Markup {
 
 fn sum_row(name: &str, sum: &UsageSum) -> Markup {
     html! {
-        tr data-row="" {
+        tr data-row {
             th scope="row" { (line(name)) }
             td .number { (number(sum.runs)) } td .number { (number(sum.executions)) }
             td .number { (whole(sum.tokens)) } td .number { (format!("{:.2}", sum.cost_usd)) }

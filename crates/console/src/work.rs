@@ -66,7 +66,7 @@ fn open_table(viewer: &Viewer, runs: &[RunRow]) -> Markup {
                 thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th { "Started" } } }
                 tbody { @for run in runs {
                     @let id = run.run.to_string();
-                    tr data-row="" {
+                    tr data-row {
                         th scope="row" { a href={ "/runs/" (id) } { (short(&id)) } }
                         td .wide { (line(&run.task)) }
                         td { @if let Some(agent) = &run.agent { (line(agent)) } }
@@ -89,7 +89,7 @@ fn logged_table(viewer: &Viewer, runs: &[LoggedRunReport]) -> Markup {
                 thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th .number { "Tokens" } th .number { "US$" } th { "Started" } @if can_compare { th { "A" } th { "B" } } } }
                 tbody { @for (at, run) in runs.iter().enumerate() {
                     @let id = run.row.run.to_string();
-                    tr data-row="" {
+                    tr data-row {
                         th scope="row" { a href={ "/runs/" (id) } { (short(&id)) } @if run.reported { " " (badge("reported")) } }
                         td .wide { (line(&run.row.task)) }
                         td { @if let Some(agent) = &run.row.agent { (line(agent)) } }

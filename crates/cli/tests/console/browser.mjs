@@ -150,6 +150,16 @@ export async function assertFits(page, width) {
   assert.ok(wide <= width, `the page is ${wide} px wide in a window of ${width} px`);
 }
 
+/** Leaves a picture of the page for the documents, whatever window and scheme it is in. */
+export async function documentPicture(page, name, height = 700) {
+  const before = page.viewportSize();
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.setViewportSize({ width: 1100, height });
+  await page.evaluate(() => scrollTo(0, 0));
+  await screenshot(page, `console-${name}`);
+  await page.setViewportSize(before);
+}
+
 /** Leaves a picture of the page for people. */
 export async function screenshot(page, name) {
   const folder = setting('CREALEPH_SCREENSHOTS');

@@ -1,6 +1,6 @@
 // The console's pages: each is read, by each role, with and without scripts, in a narrow window, by keyboard; and renews itself.
 
-import { assert, assertAccessible, assertFits, screenshot, setting, tell } from './browser.mjs';
+import { assert, assertAccessible, assertFits, documentPicture, screenshot, setting, tell } from './browser.mjs';
 
 const base = setting('CREALEPH_URL');
 const token = setting('CREALEPH_TOKEN');
@@ -43,6 +43,8 @@ await tell({
       await page.setViewportSize({ width: 1280, height: 800 });
       const answer = await go(page, path);
       assert.equal(answer.status(), 200, path);
+      const loaded = await page.evaluate(() => performance.getEntriesByType('resource').map((one) => one.name));
+      assert.equal(loaded.some((name) => name.endsWith('passkeys.js')), path.startsWith('/inbox/'), `${path} loads ${loaded}`);
       await assertAccessible(page);
       await page.locator('.who summary').click();
       await assertFits(page, 360);
@@ -59,6 +61,8 @@ await tell({
       await page.waitForLoadState();
       await screenshot(page, `console-${name}`);
     }
+    await go(page, '/policy?minLineageCount=9');
+    await documentPicture(page, 'policy', 480);
   },
 
   'a change is read, and the page says how to decide about it': async (visitor) => {
