@@ -50,7 +50,8 @@ fn receipts(case: &Value) -> BTreeMap<String, Sealed> {
         let folder = text("folder").map_or_else(|| id_of(name), |of| id_of(&of));
         fields.insert("receipt".to_owned(), Value::Object(edits));
         let (receipt, envelope) = sealed(&Case { fields, used: Default::default() });
-        let hash = receipt.split("\"receipt_hash\":\"").nth(1).unwrap()[..64].to_owned();
+        let hash =
+            serde_json::from_str::<Value>(&receipt).unwrap()["receipt_hash"].as_str().unwrap().to_owned();
         made.insert(name.clone(), Sealed { folder, hash, receipt, envelope });
     }
     made
