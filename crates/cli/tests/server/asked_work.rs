@@ -59,6 +59,8 @@ work status --json
 work status --text --status denied
 work status --json --status failure --status success
 work status --text --status held
+work status --text --status timeout
+work show slow --text
 work status --text --agent two
 work show --text
 work show @- --text
@@ -102,6 +104,9 @@ fn runs_of_a_server_are_shown_as_in_its_own_workspace() {
     let bounds = json!({ "constraints": { "max_files": 1 } });
     assert_eq!(world.run_one(item_with("wide", "touch b c", bounds))["status"], json!("denied"));
     world.run_one(item_with("broken", "touch d", json!({ "test_command": "false" })));
+    // A receipt does not tell that from another failure; the workspace does.
+    let slow = item_with("slow", "sleep 60", json!({ "constraints": { "timeout_ms": 300 } }));
+    assert_eq!(world.run_one(slow)["status"], json!("timeout"));
     world.run_one(item("empty", "true"));
     let run = world.run_one(item("last", "echo five >> a.txt"))["receipt_id"].as_str().unwrap().to_owned();
     let served = Served::start(world);
