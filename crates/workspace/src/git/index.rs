@@ -226,16 +226,16 @@ mod tests {
         let long = format!("{}/x", "d".repeat(20_000));
         let first = [b"\0\0\0", long.as_bytes(), b"\0"].concat();
         // 1 and 128, 16,511 in two bytes and 16,512 in three, as git counts them.
-        for (drop, kept) in [
+        for (written, dropped) in [
             (&b"\x01"[..], 1),
             (b"\x80\0", 128),
             (b"\x80\x01", 129),
             (b"\xff\x7f", 16_511),
             (b"\x80\x80\0", 16_512),
         ] {
-            let bytes = index(4, &[&first, &[b"\0\0", drop, b"new\0"].concat()], b"");
-            let expected = format!("{}new", &long[..long.len() - kept]);
-            assert_eq!(text(&parse(&bytes, 20).unwrap().paths)[1], expected, "{kept}");
+            let bytes = index(4, &[&first, &[b"\0\0", written, b"new\0"].concat()], b"");
+            let expected = format!("{}new", long.get(..long.len() - dropped).unwrap());
+            assert_eq!(text(&parse(&bytes, 20).unwrap().paths)[1], expected, "{dropped}");
         }
         for drop in [&b"\x82\x9c\x20"[..], b"\x80\x80\x80\x80\x80\0"] {
             assert!(parse(&index(4, &[&first, &[b"\0\0", drop, b"new\0"].concat()], b""), 20).is_err());
