@@ -259,4 +259,16 @@ mod tests {
             assert!(matches!(Tracked::around(place.path()), Err(GitError::Index { .. })), "{index:?}");
         }
     }
+
+    #[test]
+    fn only_a_file_within_the_bound_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("index");
+        assert_eq!(whole_file(&file, 3).unwrap(), None);
+        fs::write(&file, "123").unwrap();
+        assert_eq!(whole_file(&file, 3).unwrap(), Some(b"123".to_vec()));
+        for (path, most) in [(file.as_path(), 2), (folder.path(), u64::MAX)] {
+            assert!(matches!(whole_file(path, most), Err(GitError::Io { .. })), "{}", path.display());
+        }
+    }
 }

@@ -395,9 +395,13 @@ fn contents_stay_in_the_view_until_they_are_kept_and_can_be_taken_back() {
 #[test]
 fn a_large_change_is_counted_and_measured_without_being_read() {
     let place = Place::with(&[("same", "1"), ("longer", "1"), ("other", "1"), ("gone", "1")]);
+    place.link("link", "same");
+    place.link("turned", "same");
     let workspace = place.workspace();
     let before = workspace.snapshot().unwrap();
     let view = View::of(&place);
+    view.remove("turned");
+    view.place.link("turned", "other");
     for (path, text) in [("same", "1"), ("longer", "22"), ("other", "2")] {
         view.place.write(path, text);
     }
@@ -408,14 +412,19 @@ fn a_large_change_is_counted_and_measured_without_being_read() {
     let touched = ViewChanges {
         folder: view.place.path().to_owned(),
         gone: vec!["gone".into()],
-        present: ["same", "longer", "other", "hole"].map(Into::into).to_vec(),
+        present: ["same", "longer", "other", "hole", "link", "turned"].map(Into::into).to_vec(),
     };
     let mut listing = workspace.list(&before, &touched, Deadline::NEVER).unwrap();
     let surveyed = listing.survey(&[]).unwrap();
     let reported: Vec<_> =
         surveyed.iter().map(|one| (one.path.as_str(), one.size_bytes, one.deltas)).collect();
-    let expected =
-        [("gone", 0, Some(1)), ("hole", 1 << 42, Some(1)), ("longer", 2, None), ("other", 1, None)];
+    let expected = [
+        ("gone", 0, Some(1)),
+        ("hole", 1 << 42, Some(1)),
+        ("longer", 2, None),
+        ("other", 1, None),
+        ("turned", 5, Some(1)),
+    ];
     assert_eq!(reported, expected);
     let is_over = || true;
     let stopped = workspace.list(&before, &touched, Deadline::when(&is_over));
