@@ -1,7 +1,10 @@
 //! Undoing a run: a run of its own, that restores what was there, or says what is in the way (R34).
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
+use crate::many::signal;
 use crate::world::{Ran, World, item, item_with, ran};
 
 pub(crate) fn undo(world: &World, run: &Value, flags: &[&str]) -> Ran {
@@ -48,6 +51,27 @@ fn a_run_is_undone_and_the_undoing_too() {
     assert_eq!(world.state(), after);
     done(&world, &undo(&world, &landed, &[]));
     assert_eq!(world.state(), before);
+}
+
+/// Ctrl-C while the change is still being applied to a view, before any test runs.
+#[test]
+fn an_undoing_that_is_interrupted_early_has_not_failed() {
+    let world = World::new();
+    let bounds = json!({ "constraints": { "max_files": 1500, "max_delta_size": 1500 } });
+    let landed =
+        world.run_one(item_with("w", "i=0; while [ $i -lt 1200 ]; do : > f$i; i=$((i+1)); done", bounds));
+    assert_eq!(landed["status"], "success", "{landed}");
+    let after = world.state();
+    let mut child = world.command(&["work", "undo", landed["receipt_id"].as_str().unwrap()]);
+    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let running = || ran(&world.crealeph(&["work", "status", "--status", "running"])).lines;
+    let run = (0..1_200).find_map(|_| Some(running().first()?["run"].clone())).unwrap();
+    signal(child.id(), "INT");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    let interrupted = ran(&world.crealeph(&["work", "status", "--status", "interrupted"]));
+    assert_eq!(interrupted.lines[0]["run"], run, "{:?}", interrupted.lines);
+    assert_eq!(world.state(), after);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crealeph_decision::work::Ending;
 use crealeph_sandbox::Cancel;
 
 /// A handle that ends every run. Clones share it.
@@ -38,6 +39,11 @@ impl Interrupt {
     /// Whether it was used.
     pub fn is_used(&self) -> bool {
         self.0.is_used.load(Ordering::SeqCst)
+    }
+
+    /// How a step ended that could not be carried out: if everything was to end, then because of that.
+    pub(super) fn or(&self, ending: Ending) -> Ending {
+        if self.is_used() { Ending::Interrupted } else { ending }
     }
 
     /// A handle for one run.

@@ -165,7 +165,8 @@ impl ItemRunner<'_> {
     /// Applies a change that is made already to a view of what the run starts from. What its agent reported is judged again.
     fn apply(&self, planned: &PlannedRun<'_>, made: &MadeChange) -> Result<CalledAgent, Ending> {
         let not_applied = |error: &dyn std::error::Error| {
-            Ending::Failed(format!("the change could not be applied: {}", with_causes(error)))
+            let why = format!("the change could not be applied: {}", with_causes(error));
+            self.interrupt.or(Ending::Failed(why))
         };
         let cancel = self.interrupt.cancel().map_err(|error| not_applied(&error))?;
         let tests = self.tests();
@@ -198,7 +199,8 @@ impl ItemRunner<'_> {
             return Err(Ending::Failed(format!("Missing input files: {}", missing.join(", "))));
         }
         let not_run = |error: &dyn std::error::Error| {
-            Ending::Failed(format!("the agent could not be run: {}", with_causes(error)))
+            let why = format!("the agent could not be run: {}", with_causes(error));
+            self.interrupt.or(Ending::Failed(why))
         };
         let cancel = self.interrupt.cancel().map_err(|error| not_run(&error))?;
         let view = self.tests().changed_view(planned.base.changes, &[], &cancel);

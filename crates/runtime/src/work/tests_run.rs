@@ -90,7 +90,7 @@ impl TestRunner<'_> {
         let (end, printed) = ended.map_err(|error| {
             let why = with_causes(&error);
             let ending = Ending::TestsFailed(format!("Tests failed: they could not be run: {why}"));
-            FailedTests { report: None, ending }
+            FailedTests { report: None, ending: interrupt.or(ending) }
         })?;
         let report = TestReport { counts: counts::read(&printed), output: redacted(&shortened(&printed)) };
         let table = format!("work.agents.{}.test", self.agent.name);
