@@ -90,7 +90,7 @@ const HIDDEN: [(char, char); 19] = [
 ];
 
 /// JSON text with the same meaning in which every hidden character is an escape. In JSON such characters can stand in
-/// strings alone; line breaks between values stay.
+/// strings alone, but for spaces: line breaks between values stay, and other kinds become spaces.
 pub fn json_shown(json: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| character != '\n' && is_hidden(character);
     if is_plain(json, true) && !json.contains('\t') {
@@ -99,12 +99,13 @@ pub fn json_shown(json: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(json.len() + json.len() / 8);
     let mut units = [0; 2];
     for character in json.chars() {
-        if !is_escaped(character) {
-            out.push(character);
-            continue;
-        }
-        for unit in character.encode_utf16(&mut units) {
-            let _ = write!(out, "\\u{unit:04x}");
+        match character {
+            // Between values an escape would not be JSON.
+            '\t' | '\r' => out.push(' '),
+            _ if !is_escaped(character) => out.push(character),
+            _ => character.encode_utf16(&mut units).iter().for_each(|unit| {
+                let _ = write!(out, "\\u{unit:04x}");
+            }),
         }
     }
     Cow::Owned(out)
@@ -215,5 +216,6 @@ mod tests {
         assert!(!shown.chars().any(is_hidden), "{shown}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), [value]);
         assert_eq!(json_shown("{\n  \"a\": 1\n}"), "{\n  \"a\": 1\n}");
+        assert_eq!(json_shown("{\t\"a\":\r1}"), "{ \"a\": 1}");
     }
 }
