@@ -47,7 +47,7 @@ pub fn asset(name: &str) -> Option<&'static Asset> {
 }
 
 /// Where pages load a file from.
-pub(crate) fn url(name: &str) -> String {
+pub fn asset_url(name: &str) -> String {
     let named = NAMED.iter().find(|(_, asset)| asset.name == name).map(|(named, _)| named.as_str());
     format!("/assets/{}", named.unwrap_or(name))
 }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn each_file_is_found_by_the_url_that_pages_have() {
         for known in assets() {
-            let url = url(known.name);
+            let url = asset_url(known.name);
             let found = asset(url.strip_prefix("/assets/").unwrap()).unwrap();
             assert_eq!((found.name, &found.text), (known.name, &known.text));
         }

@@ -4,7 +4,7 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::Name;
 use maud::{DOCTYPE, Markup, html};
 
-use crate::assets::url;
+use crate::assets::asset_url;
 use crate::parts::{line, words};
 
 /// What a page may load and do.
@@ -175,7 +175,7 @@ pub(crate) fn plain(title: &str, content: Markup) -> String {
 
 /// What asks a passkey, for pages that do or may after they are renewed.
 pub(crate) fn passkey_script() -> Markup {
-    html! { script src=(url("passkeys.js")) type="module" {} }
+    html! { script src=(asset_url("passkeys.js")) type="module" {} }
 }
 
 fn document(title: &str, body: Markup) -> String {
@@ -187,9 +187,9 @@ fn document(title: &str, body: Markup) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (line(title)) " · CreAleph" }
-                link rel="icon" href=(url("icon.svg")) type="image/svg+xml";
-                link rel="stylesheet" href=(url("console.css"));
-                script src=(url("console.js")) defer {}
+                link rel="icon" href=(asset_url("icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(asset_url("console.css"));
+                script src=(asset_url("console.js")) defer {}
             }
             body { (body) }
         }

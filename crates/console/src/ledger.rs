@@ -4,7 +4,7 @@ use crealeph_ledger::{EntryPage, LineageEntries, StoredEntry};
 use crealeph_runtime::entries::entry_json;
 use maud::{Markup, html};
 
-use crate::assets::url;
+use crate::assets::asset_url;
 use crate::frame::Viewer;
 use crate::parts::{
     MAX_BLOCK_BYTES, badge, cut_block, empty, facts, filter_field, line, next_page, number, path, query,
@@ -104,7 +104,7 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
             h2 #verify { "Proof" }
             p { a href={ (api) "/proof" } { "Inclusion proof and checkpoint as JSON" } ". Checked with a key that you kept, it proves that the entry is in the log. "
                 a href="/verify.html" { "Save the verifier" } " and use it offline: a page that the server sends can only be as honest as the server." }
-            script src=(url("proof.js")) defer {}
+            script src=(asset_url("proof.js")) defer {}
         }
         section aria-labelledby="rests" { h2 #rests { "Rests on" } (relatives(viewer, up)) }
         section aria-labelledby="used" { h2 #used { "Is used by" } (relatives(viewer, down)) }

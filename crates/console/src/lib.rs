@@ -23,7 +23,7 @@ mod sign_in;
 mod usage;
 mod work;
 
-pub use assets::{Asset, asset};
+pub use assets::{Asset, asset, asset_url};
 pub use compare::comparison;
 pub use crealeph_verify::verifier_page;
 pub use executions::{ExecutionList, execution, executions};

@@ -1,6 +1,8 @@
-//! The page at `/docs`, from the table of routes: one HTML document that loads and runs nothing.
+//! The page at `/docs`, from the table of routes: one HTML document that loads its icon and runs nothing.
 
 use std::fmt::Write as _;
+
+use crealeph_console::asset_url;
 
 use crate::route::{Access, ParameterPlace, Route};
 use crate::routes::routes;
@@ -12,9 +14,12 @@ p{margin:.25rem 0}@media(prefers-color-scheme:dark){body{color:#e6e6e6;backgroun
 
 /// The page.
 pub(crate) fn page() -> String {
+    // Without one a browser asks for `/favicon.ico`, which is not there.
+    let icon = asset_url("icon.svg");
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>CreAleph API</title><style>{STYLE}</style></head>\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>CreAleph API</title>\
+         <link rel=\"icon\" href=\"{icon}\" type=\"image/svg+xml\"><style>{STYLE}</style></head>\
          <body><main><h1>CreAleph API</h1>\
          <p>Send a key with every request: <code>Authorization: Bearer TOKEN</code>. The key names its tenant; \
          <code>crealeph key create</code> makes one. As a document for programs: \

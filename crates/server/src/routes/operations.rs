@@ -11,7 +11,7 @@ use crate::reply::Reply;
 
 pub(super) const HTML_TYPE: &str = "text/html; charset=utf-8";
 /// The page has a style of its own, and loads and runs nothing.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PAGE_POLICY: &str = "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn health() -> Reply {
     Reply::json_of(&json!({ "status": "ok" }))
