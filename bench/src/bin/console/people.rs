@@ -50,11 +50,12 @@ impl People {
         for person in &people {
             let history = ApprovalHistory::load_or_start(ledger, tenant)?;
             let groups = vec![Name::parse(REVIEWERS)?];
-            let statement = match history.judge.had_people() {
-                false => first_enrolment(&history, person.name.clone(), &person.public, groups)?,
-                true => {
+            let place = history.statement_place()?;
+            let statement = match history.judge.root() {
+                None => first_enrolment(place, None, person.name.clone(), &person.public, groups)?,
+                Some(_) => {
                     let signer = history.admin(admin.public.fingerprint())?;
-                    enrolment(&history, person.name.clone(), &person.public, groups, signer)?
+                    enrolment(place, person.name.clone(), &person.public, groups, signer)?
                 }
             };
             record(ledger, tenant, SignedKind::Enrolment, &admin.sign(&statement)?)?;
@@ -66,7 +67,7 @@ impl People {
         };
         let history = ApprovalHistory::load_or_start(ledger, tenant)?;
         let signer = history.admin(admin.public.fingerprint())?;
-        let statement = rule_statement(&history, vec![rule.clone()], signer)?;
+        let statement = rule_statement(history.statement_place()?, vec![rule.clone()], signer)?;
         record(ledger, tenant, SignedKind::Rules, &admin.sign(&statement)?)?;
         Ok(People { people, rule, verdicts: 0 })
     }
