@@ -73,7 +73,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
 fn webhook_list(viewer: &Viewer, webhooks: &[WebhookReport], has_more: bool) -> Markup {
     html! {
         section aria-labelledby="webhooks" { h2 #webhooks { "Webhooks" }
-            @if webhooks.is_empty() { (empty("No other program is told of new entries.", Some("crealeph webhook create https://example.com/hook"))) } @else {
+            @if webhooks.is_empty() { (empty("No other program is notified of new entries.", Some("crealeph webhook create https://example.com/hook"))) } @else {
                 div .scroll tabindex="0" role="group" aria-label="Webhooks" { table {
                     thead { tr { th { "Webhook" } th { "State" } th { "Delivered to" } th { "Entries" } th { "Label" } th { "Created" } @if viewer.manages_webhooks { th { "Change" } } } }
                     tbody { @for webhook in webhooks { tr data-row {
