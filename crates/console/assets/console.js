@@ -26,16 +26,23 @@ function ago(at) {
   return seconds < 0 ? `in ${words}` : `${words} ago`;
 }
 
+const local = (at) => new Date(at).toLocaleString();
+
 function showTimes() {
   for (const time of document.querySelectorAll('time[datetime]')) {
     const at = Date.parse(time.dateTime);
     if (Number.isNaN(at)) continue;
-    const local = new Date(at).toLocaleString();
-    time.title = `${time.dateTime}\n${local}`;
-    const text = exact === 'utc' ? time.dateTime : exact === 'local' ? local : ago(at);
+    const text = exact === 'utc' ? time.dateTime : exact === 'local' ? local(at) : ago(at);
     if (time.textContent !== text) time.textContent = text;
   }
 }
+
+// Local times take long to make, so a title has one from when it is looked at.
+document.addEventListener('pointerover', (event) => {
+  const time = event.target.closest?.('time[datetime]');
+  const at = Date.parse(time?.dateTime ?? '');
+  if (!Number.isNaN(at)) time.title = `${time.dateTime}\n${local(at)}`;
+});
 
 const timesButton = document.querySelector('[data-times]');
 const timeModes = { relative: ['utc', 'Show times in UTC'], utc: ['local', 'Show local times'], local: ['relative', 'Show how long ago'] };

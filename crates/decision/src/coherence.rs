@@ -4,7 +4,7 @@ use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::entry::Entry;
 use crealeph_contracts::json::ObjectWriter;
 
-use crate::snapshot::{Newest, SnapshotFacts, SnapshotType};
+use crate::snapshot::{Newest, NewestEntries, SnapshotType};
 
 /// What is judged, and by what. From configuration, per tenant and robot.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
@@ -151,14 +151,14 @@ impl CoherenceVerdict {
     }
 }
 
-/// Judges the facts: any type overtaken makes them stale, else any flaw makes them partial.
-pub fn coherence(facts: &SnapshotFacts, rules: &CoherenceRules) -> CoherenceVerdict {
+/// Judges the newest entries: any type overtaken makes them stale, else any flaw makes them partial.
+pub fn coherence(newest: &NewestEntries, rules: &CoherenceRules) -> CoherenceVerdict {
     let mut flaws = Vec::new();
     for &kind in &rules.judged {
-        match facts.newest.get(kind) {
+        match newest.get(kind) {
             None => flaws.push((kind, Flaw::Missing)),
             Some(artifact) => {
-                flaws.extend(artifact_flaws(Some(kind), artifact, facts, rules).map(|flaw| (kind, flaw)))
+                flaws.extend(artifact_flaws(Some(kind), artifact, newest, rules).map(|flaw| (kind, flaw)))
             }
         }
     }
@@ -185,9 +185,9 @@ pub fn coherence(facts: &SnapshotFacts, rules: &CoherenceRules) -> CoherenceVerd
 
 /// Why an entry that is not the newest of its type, a draft for one, rests on overtaken evidence (R18, R33); `None` if it does
 /// not.
-pub fn outdated_by(artifact: &Newest, facts: &SnapshotFacts, rules: &CoherenceRules) -> Option<String> {
+pub fn outdated_by(artifact: &Newest, newest: &NewestEntries, rules: &CoherenceRules) -> Option<String> {
     let own = SnapshotType::parse(artifact.entry.kind.as_str());
-    let flaws = artifact_flaws(own, artifact, facts, rules).filter(|flaw| flaw.is_outdated());
+    let flaws = artifact_flaws(own, artifact, newest, rules).filter(|flaw| flaw.is_outdated());
     let sentences: Vec<String> = flaws
         .filter_map(|flaw| match flaw {
             Flaw::Overtaken(evidence) => {
@@ -205,7 +205,7 @@ pub fn outdated_by(artifact: &Newest, facts: &SnapshotFacts, rules: &CoherenceRu
 fn artifact_flaws(
     kind: Option<SnapshotType>,
     artifact: &Newest,
-    facts: &SnapshotFacts,
+    newest: &NewestEntries,
     rules: &CoherenceRules,
 ) -> impl Iterator<Item = Flaw> {
     let grace_nanos = i128::from(rules.grace_minutes) * 60_000_000_000;
@@ -216,7 +216,7 @@ fn artifact_flaws(
         flaws.push(Flaw::BrokenLineage);
     }
     for &evidence in rules.upstream.iter().filter(|evidence| Some(**evidence) != kind) {
-        let Some(newest) = facts.newest.get(evidence) else { continue };
+        let Some(newest) = newest.get(evidence) else { continue };
         match artifact.reach.newest.get(evidence) {
             Some(used) => {
                 let lead_nanos = newest.place.at.nanos_since(used.at);

@@ -170,13 +170,16 @@ pub struct Newest {
     pub reach: Reach,
 }
 
+/// The newest counted entry of each type that has one: all that coherence is judged by.
+pub type NewestEntries = PerType<Option<Newest>>;
+
 /// Everything a snapshot is derived from, for one tenant and robot at one instant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SnapshotFacts {
     /// The robot.
     pub robot_id: RobotId,
     /// The newest counted entry of each type, by the derivation's time.
-    pub newest: PerType<Option<Newest>>,
+    pub newest: NewestEntries,
     /// The greatest createdAt of all counted entries, tasks included.
     pub last_at: Option<Timestamp>,
     /// The newest counted tasks, newest first, at most [`MAX_LISTED`].
@@ -365,7 +368,7 @@ impl SnapshotFacts {
 
 /// Leaves the payloads out that are beyond the bound.
 fn cut(
-    newest: &PerType<Option<Newest>>,
+    newest: &NewestEntries,
     tasks: &mut [Entry],
     playbooks: &mut [Entry],
     rules: &CoherenceRules,
@@ -433,7 +436,7 @@ impl Snapshot {
     pub fn derive(facts: SnapshotFacts, rules: &CoherenceRules) -> Option<Snapshot> {
         SnapshotType::ALL.into_iter().find_map(|kind| facts.newest.get(kind).as_ref())?;
         let snapshot_at = facts.last_at.clone()?;
-        let coherence = coherence(&facts, rules);
+        let coherence = coherence(&facts.newest, rules);
         Some(Snapshot { facts, snapshot_at, coherence })
     }
 

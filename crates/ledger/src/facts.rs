@@ -8,8 +8,8 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{Count, LedgerId, Literal, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{
-    self, Derivation, EntryPosition, MAX_LINEAGE, MAX_LISTED, Newest, PayloadBudget, PerType, SnapshotFacts,
-    SnapshotType,
+    self, Derivation, EntryPosition, MAX_LINEAGE, MAX_LISTED, Newest, NewestEntries, PayloadBudget,
+    SnapshotFacts, SnapshotType,
 };
 
 use crate::error::LedgerError;
@@ -17,7 +17,7 @@ use crate::position::{Millis, Seq};
 use crate::proposed::Position;
 use crate::reach::EffectiveTime;
 use crate::row::{EntryRow, LineageNode, Outline};
-use crate::store::{Head, Reads};
+use crate::store::{Head, LatestEntries, Reads};
 use crate::view::LogView;
 
 impl LogView<'_> {
@@ -48,6 +48,42 @@ impl LogView<'_> {
         Ok((facts, Position { seq, now: self.clock.judging_time(self.head) }))
     }
 
+    /// The newest entry of each type by effective time, from the entries up to a sequence number if one is given: what
+    /// coherence is judged by, without the lists and the lineage that a snapshot also shows.
+    pub fn newest(
+        &mut self,
+        robot: &RobotId,
+        up_to: Option<Seq>,
+        rules: &CoherenceRules,
+    ) -> Result<NewestEntries, LedgerError> {
+        let high = up_to.unwrap_or(self.head.last_seq()).min(self.head.last_seq());
+        let wanted = SnapshotType::ALL.map(|kind| (kind.as_str(), 1));
+        let LatestRows { latest, found } = self.latest_rows(robot, high, rules, &wanted)?;
+        let rows = newest_rows(&latest, &found, Derivation::EffectiveTime);
+        self.newest_entries(rows, &found, Derivation::EffectiveTime)
+    }
+
+    /// What a snapshot looks at of each wanted type, and the rows that may be the newest of one.
+    fn latest_rows(
+        &mut self,
+        robot: &RobotId,
+        high: Seq,
+        rules: &CoherenceRules,
+        wanted: &[(&'static str, usize)],
+    ) -> Result<LatestRows, LedgerError> {
+        self.reads.check_schema()?;
+        let latest = self.reads.latest(self.head, robot, wanted, &rules.uncounted_states, high)?;
+        // The first of a list by arrival is read even if the newest by effective time is another.
+        let all: BTreeSet<Seq> = latest
+            .iter()
+            .flat_map(|latest| latest.last.first().into_iter().chain(&latest.newest))
+            .copied()
+            .collect();
+        let found = self.reads.by_seqs(self.head, &all.into_iter().collect::<Vec<_>>())?;
+        let found = found.into_iter().map(|row| (row.entry.seq, row)).collect();
+        Ok(LatestRows { latest, found })
+    }
+
     /// The same, from the entries up to a sequence number, the newest of each type by the derivation's time (R20).
     fn facts_of(
         &mut self,
@@ -56,35 +92,16 @@ impl LogView<'_> {
         rules: &CoherenceRules,
         derivation: Derivation,
     ) -> Result<SnapshotFacts, LedgerError> {
-        self.reads.check_schema()?;
         let listed = |kind| if kind == SnapshotType::Playbook { MAX_LISTED } else { 1 };
         let types = SnapshotType::ALL.map(|kind| (kind.as_str(), listed(kind)));
         let wanted: Vec<(&'static str, usize)> = types.into_iter().chain([("task", MAX_LISTED)]).collect();
-        let latest = self.reads.latest(self.head, robot, &wanted, &rules.uncounted_states, high)?;
-        // The first of a list by arrival is read even if the newest by effective time is another.
-        let all: BTreeSet<Seq> = latest
-            .iter()
-            .flat_map(|latest| latest.last.first().into_iter().chain(&latest.newest))
-            .copied()
-            .collect();
-        let found = self.reads.by_seqs(self.head, &all.into_iter().collect::<Vec<_>>())?;
-        let found: BTreeMap<Seq, EntryRow> = found.into_iter().map(|row| (row.entry.seq, row)).collect();
-        let mut rows = Vec::new();
-        let mut playbooks: &[Seq] = &[];
-        for (kind, latest) in SnapshotType::ALL.into_iter().zip(&latest) {
-            let newest = match derivation {
-                Derivation::Arrival => latest.last.first().copied(),
-                Derivation::EffectiveTime => {
-                    let candidates = latest.newest.iter().filter_map(|seq| found.get(seq));
-                    candidates.map(|row| row.entry.effective()).max().map(|newest| newest.seq)
-                }
-            };
-            rows.extend(newest.and_then(|seq| found.get(&seq)).map(|row| (kind, row.clone())));
-            if kind == SnapshotType::Playbook {
-                playbooks = &latest.last;
-            }
-        }
-        let tasks: &[Seq] = latest.last().map_or(&[], |tasks| &tasks.last);
+        let LatestRows { latest, found } = self.latest_rows(robot, high, rules, &wanted)?;
+        let rows = newest_rows(&latest, &found, derivation);
+        let last_of = |wanted_type: &str| -> &[Seq] {
+            let place = wanted.iter().position(|(kind, _)| *kind == wanted_type);
+            place.and_then(|place| latest.get(place)).map_or(&[], |latest| &latest.last)
+        };
+        let (tasks, playbooks) = (last_of(TASK.as_str()), last_of(PLAYBOOK.as_str()));
         let newest_bytes = rows.iter().map(|(_, row)| row.entry.content.payload.len() as u64).sum();
         let mut listed =
             SnapshotLists { robot, found: &found, budget: PayloadBudget::new(rules, newest_bytes) };
@@ -122,7 +139,7 @@ impl LogView<'_> {
         rows: Vec<(SnapshotType, EntryRow)>,
         found: &BTreeMap<Seq, EntryRow>,
         derivation: Derivation,
-    ) -> Result<PerType<Option<Newest>>, LedgerError> {
+    ) -> Result<NewestEntries, LedgerError> {
         let used = |row: &EntryRow, kind| match derivation {
             Derivation::Arrival => row.derived.reach.get(kind),
             Derivation::EffectiveTime => row.derived.used.get(kind).map(|used| used.seq),
@@ -150,7 +167,7 @@ impl LogView<'_> {
             .chain(&far)
             .map(|row| (row.entry.seq, judged(row)))
             .collect();
-        let mut newest: PerType<Option<Newest>> = PerType::default();
+        let mut newest: NewestEntries = NewestEntries::default();
         for (kind, row) in rows {
             let mut reach = snapshot::Reach::default();
             for upstream in SnapshotType::ALL {
@@ -198,6 +215,28 @@ impl LogView<'_> {
         }
         Ok((lineage, false))
     }
+}
+
+/// What was read of the wanted types, in their order; the six of a snapshot come first.
+struct LatestRows {
+    latest: Vec<LatestEntries>,
+    found: BTreeMap<Seq, EntryRow>,
+}
+
+/// The newest row of each type, by the derivation's time.
+fn newest_rows(
+    latest: &[LatestEntries],
+    found: &BTreeMap<Seq, EntryRow>,
+    derivation: Derivation,
+) -> Vec<(SnapshotType, EntryRow)> {
+    let newest = |latest: &LatestEntries| match derivation {
+        Derivation::Arrival => found.get(latest.last.first()?),
+        Derivation::EffectiveTime => {
+            latest.newest.iter().filter_map(|seq| found.get(seq)).max_by_key(|row| row.entry.effective())
+        }
+    };
+    let types = SnapshotType::ALL.into_iter().zip(latest);
+    types.filter_map(|(kind, latest)| Some((kind, newest(latest)?.clone()))).collect()
 }
 
 const TASK: Literal = Literal::new("task");

@@ -15,7 +15,7 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, Name, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::SnapshotFacts;
+use crealeph_decision::snapshot::{NewestEntries, SnapshotFacts};
 use tracing::field::Empty;
 use tracing::{debug, info_span};
 
@@ -411,6 +411,16 @@ impl Ledger {
     ) -> Result<Option<SnapshotFacts>, LedgerError> {
         let _span = info_span!("snapshot", %tenant, %robot).entered();
         self.view(tenant, |view| view.facts(robot, at, rules))
+    }
+
+    /// The newest entry of each type of a robot, all that coherence is judged by; `None` if the tenant has no log.
+    pub fn newest(
+        &self,
+        tenant: &TenantId,
+        robot: &RobotId,
+        rules: &CoherenceRules,
+    ) -> Result<Option<NewestEntries>, LedgerError> {
+        self.view(tenant, |view| view.newest(robot, None, rules))
     }
 
     /// Whether the ledger answers, and has the schema of this program.

@@ -7,7 +7,8 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, TenantId};
 use crealeph_decision::builder::decide::policy_question;
-use crealeph_decision::policy::{NextStep, evaluate, way_to_run};
+use crealeph_decision::coherence::coherence;
+use crealeph_decision::policy::{NextStep, Rules, evaluate, way_to_run};
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, StoredEntry};
 
@@ -89,20 +90,31 @@ pub fn status(
         None => (None, ledger.now()),
     };
     let at = now.instant();
-    let mut actions = Vec::new();
-    if let Some(snapshot) = &snapshot {
-        let object = snapshot.document()?;
-        for action in rules.actions() {
-            let question = policy_question(tenant, snapshot, object.clone(), rules, action.clone(), at);
-            actions.push((action.clone(), evaluate(&question, rules)));
-        }
-    }
+    let actions = match &snapshot {
+        Some(snapshot) => standings(tenant, snapshot, rules, at)?,
+        None => Vec::new(),
+    };
     let steps = way_to_run(snapshot.as_ref(), rules, coherence, at);
     let rejected = RejectedSubjects::read(ledger, tenant)?;
     let drafts = count_waiting(ledger, tenant, &rejected, robot, None)?.count;
     let (latest, has_more_types) = ledger.last_of_types(tenant, robot, MAX_TYPES)?;
     let (tenant_id, robot_id) = (tenant.clone(), robot.clone());
     Ok(Status { tenant_id, robot_id, at, latest, has_more_types, drafts, snapshot, actions, steps })
+}
+
+/// What the policy says of each action, asked with one snapshot.
+fn standings(
+    tenant: &TenantId,
+    snapshot: &Snapshot,
+    rules: &Rules,
+    at: Instant,
+) -> Result<Vec<(ActionName, PolicyOutput)>, ComposeError> {
+    let mut question = policy_question(tenant, snapshot, snapshot.document()?, rules, None, at);
+    let of_action = |action: &ActionName| {
+        question.requested_action = Some(action.clone());
+        (action.clone(), evaluate(&question, rules))
+    };
+    Ok(rules.actions().map(of_action).collect())
 }
 
 /// A robot in a list of all.
@@ -169,22 +181,22 @@ fn summarize(
     robot_id: RobotId,
 ) -> Result<RobotSummary, StatusError> {
     let rules = &scopes.of(tenant, &robot_id).coherence;
-    let facts = ledger.facts(tenant, &robot_id, None, rules)?;
-    let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
-    let evidence = snapshot.iter().flat_map(|snapshot| {
-        SnapshotType::ALL.into_iter().filter_map(|kind| {
-            let newest = snapshot.facts.newest.get(kind).as_ref()?;
-            Some((kind, newest.entry.true_at().instant()))
-        })
+    let newest = ledger.newest(tenant, &robot_id, rules)?;
+    let known = newest.iter().flat_map(|newest| {
+        let of_type = |kind| Some((kind, newest.get(kind).as_ref()?.entry.true_at().instant()));
+        SnapshotType::ALL.into_iter().filter_map(of_type)
     });
+    let oldest_evidence = known.min_by_key(|(_, at)| *at);
     let events = Filter {
         robot_id: Some(robot_id.clone()),
         kind: Some(Name::parse(EXECUTION_EVENT)?),
         ..Filter::default()
     };
     Ok(RobotSummary {
-        oldest_evidence: evidence.min_by_key(|(_, at)| *at),
-        coherence: snapshot.as_ref().map(|snapshot| snapshot.coherence.status),
+        oldest_evidence,
+        coherence: newest
+            .filter(|_| oldest_evidence.is_some())
+            .map(|newest| coherence(&newest, rules).status),
         last_event: ledger.list(tenant, &events, Order::NewestFirst, None, 1)?.entries.pop(),
         drafts: count_waiting(ledger, tenant, rejected, &robot_id, Some(DRAFTS_LOOKED_AT))?,
         robot_id,

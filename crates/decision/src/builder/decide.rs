@@ -247,7 +247,7 @@ fn policy_input(
     let request = &asked.request;
     let objective = request.objective_type;
     let mut input =
-        policy_question(&asked.tenant_id, snapshot, object, rules, ActionName::from(BUILDER_RUN), now);
+        policy_question(&asked.tenant_id, snapshot, object, rules, Some(ActionName::from(BUILDER_RUN)), now);
     if request.coherence_policy.on_partial == OnPartial::DraftOnly {
         input.thresholds.further.extend(Number::new(1.0).map(|one| ("allowDraftOnly".into(), one)));
     }
@@ -257,13 +257,13 @@ fn policy_input(
     input
 }
 
-/// The question whether an action may run on a snapshot, `object` being its document, under the rules' own thresholds.
+/// The question whether an action, if one is named, may run on a snapshot, `object` being its document, under the rules' own thresholds.
 pub fn policy_question(
     tenant: &TenantId,
     snapshot: &Snapshot,
     object: JsonObject,
     rules: &Rules,
-    action: ActionName,
+    action: Option<ActionName>,
     now: Instant,
 ) -> PolicyInput {
     PolicyInput {
@@ -275,7 +275,7 @@ pub fn policy_question(
         snapshot_at: snapshot.snapshot_at.clone(),
         intelligence_snapshot: IntelligenceSnapshot::new(object),
         ledger_recency: snapshot.recency(),
-        requested_action: Some(action),
+        requested_action: action,
         requested_objective: None,
         thresholds: rules.thresholds().clone(),
     }

@@ -31,7 +31,7 @@ pub fn may_run(
         ));
     };
     let object = snapshot.document().map_err(|error| NotAllowed(error.to_string()))?;
-    let input = policy_question(tenant, snapshot, object, rules, ActionName::from(WORK_RUN), now);
+    let input = policy_question(tenant, snapshot, object, rules, Some(ActionName::from(WORK_RUN)), now);
     let output = evaluate(&input, rules);
     match output.decision {
         Decision::Allow => Ok(output),

@@ -373,6 +373,8 @@ fn facts(fixture: &dyn Fixture) {
                 let read = ledger.facts_up_to(&local(), &robot_id, up_to, rules, question.derivation);
                 assert_eq!(read.unwrap().unwrap().0, by_arrival, "{robot_id} at {at:?}, by arrival");
                 late += usize::from(by_arrival != expected);
+                let newest = ledger.view(&local(), |view| view.newest(&robot_id, up_to, rules));
+                assert_eq!(newest.unwrap().unwrap(), expected.newest, "{robot_id} at {at:?}, newest alone");
                 let texts = [found, expected]
                     .map(|facts| Snapshot::derive(facts, rules).map(|it| it.document().unwrap()));
                 assert_eq!(texts[0], texts[1]);
@@ -411,5 +413,6 @@ fn empty(fixture: &dyn Fixture) {
     assert!(walk(&ledger, &Filter::default(), Order::NewestFirst, 5).is_empty());
     assert!(ledger.stats(&local()).unwrap().is_none());
     assert!(ledger.facts(&local(), &robot("r"), None, &CoherenceRules::default()).unwrap().is_none());
+    assert!(ledger.newest(&local(), &robot("r"), &CoherenceRules::default()).unwrap().is_none());
     assert!(ledger.audit(&local()).unwrap().is_none());
 }

@@ -8,7 +8,7 @@ use crealeph_decision::approval::{ApprovalSubject, Requester, SubjectClass, deri
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::review::{check_draft, review_key};
 use crealeph_decision::coherence::{CoherenceRules, outdated_by};
-use crealeph_decision::snapshot::{Derivation, Newest, SnapshotFacts, SnapshotType};
+use crealeph_decision::snapshot::{Newest, NewestEntries, SnapshotType};
 use crealeph_ledger::{Ledger, LedgerError, StoredEntry};
 
 use super::case::{Moment, SubjectBasis, SubjectCase, entries_about};
@@ -52,13 +52,13 @@ pub(super) fn draft_case(
     let read = ledger.view(tenant, |view| {
         let newest = view.entry_with_reach(id)?.ok_or(LedgerError::Closed)?;
         let up_to = moment.map(|moment| moment.seq);
-        let (facts, _) = view.facts_up_to(&entry.content.robot_id, up_to, rules, Derivation::default())?;
+        let known = view.newest(&entry.content.robot_id, up_to, rules)?;
         let history = reader.read(view)?;
         let log = entries_about(view, &history, id, moment)?;
-        Ok((history, log, newest, facts))
+        Ok((history, log, newest, known))
     })?;
-    let (history, log, newest, facts) = read.ok_or_else(|| ApprovalError::NoEntry(id.clone()))?;
-    let subject = subject_of(&entry, record.as_ref(), &newest, &facts, rules);
+    let (history, log, newest, known) = read.ok_or_else(|| ApprovalError::NoEntry(id.clone()))?;
+    let subject = subject_of(&entry, record.as_ref(), &newest, &known, rules);
     let now = moment.map_or(history.place.now.instant(), |moment| moment.at);
     let state = derive(&log, &subject, now)?;
     let basis = SubjectBasis::Draft { record: record.map(Box::new), evidence: evidence_of(&newest) };
@@ -70,7 +70,7 @@ pub(super) fn subject_of(
     entry: &StoredEntry,
     record: Option<&Record>,
     newest: &Newest,
-    facts: &SnapshotFacts,
+    known: &NewestEntries,
     rules: &CoherenceRules,
 ) -> ApprovalSubject {
     ApprovalSubject {
@@ -80,7 +80,7 @@ pub(super) fn subject_of(
         target: Name::from(LEDGER),
         base_state: None,
         requester: draft_requester(entry),
-        outdated: outdated_by(newest, facts, rules),
+        outdated: outdated_by(newest, known, rules),
         moved_files: Vec::new(),
     }
 }

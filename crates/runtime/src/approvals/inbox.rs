@@ -7,7 +7,7 @@ use crealeph_contracts::approval::{APPROVALS, SignedKind, TENANT_ROBOT};
 use crealeph_contracts::held_change::{HELD, HELD_CHANGE, HeldChangeRecord};
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use crealeph_decision::approval::{ApprovalEntries, ApprovalSubject, People, SubjectState, derive};
-use crealeph_decision::snapshot::SnapshotFacts;
+use crealeph_decision::snapshot::NewestEntries;
 use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, Seq, StoredEntry};
 
 use super::case::SubjectReader;
@@ -74,20 +74,20 @@ impl InboxReader<'_> {
     ) -> Result<ItemPage, ApprovalError> {
         let InboxReader { ledger, tenant, scopes, .. } = self;
         let (drafts, next) = waiting(ledger, tenant, robot, cursor, limit)?;
-        let mut robots: BTreeMap<RobotId, SnapshotFacts> = BTreeMap::new();
+        let mut robots: BTreeMap<RobotId, NewestEntries> = BTreeMap::new();
         let mut items = Vec::new();
         for entry in drafts {
             let robot = entry.content.robot_id.clone();
             let rules = &scopes.of(tenant, &robot).coherence;
             if !robots.contains_key(&robot)
-                && let Some(facts) = ledger.facts(tenant, &robot, None, rules)?
+                && let Some(known) = ledger.newest(tenant, &robot, rules)?
             {
-                robots.insert(robot.clone(), facts);
+                robots.insert(robot.clone(), known);
             }
             let newest = ledger.view(tenant, |view| view.entry_with_reach(&entry.id))?.flatten();
-            let (Some(facts), Some(newest)) = (robots.get(&robot), newest) else { continue };
+            let (Some(known), Some(newest)) = (robots.get(&robot), newest) else { continue };
             let record = record_of_draft(ledger, tenant, &entry)?;
-            let subject = subject_of(&entry, record.as_ref(), &newest, facts, rules);
+            let subject = subject_of(&entry, record.as_ref(), &newest, known, rules);
             items.extend(self.item(entry, subject, None)?);
         }
         Ok((items, next))
