@@ -32,7 +32,7 @@ impl LogView<'_> {
             Some(at) => self.seq_at(Millis::floor(at))?,
             None => self.head.last_seq(),
         };
-        self.facts_of(robot, high, rules, Derivation::default(), MAX_LISTED)
+        self.facts_of(robot, high, rules, Derivation::default())
     }
 
     /// The same, from the entries up to a sequence number if one is given, and the position it was read at.
@@ -44,18 +44,7 @@ impl LogView<'_> {
         derivation: Derivation,
     ) -> Result<(SnapshotFacts, Position), LedgerError> {
         let seq = up_to.unwrap_or(self.head.last_seq()).min(self.head.last_seq());
-        let facts = self.facts_of(robot, seq, rules, derivation, MAX_LISTED)?;
-        Ok((facts, Position { seq, now: self.clock.judging_time(self.head) }))
-    }
-
-    /// What is known now, of tasks and playbooks the newest alone: enough for the policy, which does not look at the lists.
-    pub fn facts_without_lists(
-        &mut self,
-        robot: &RobotId,
-        rules: &CoherenceRules,
-    ) -> Result<(SnapshotFacts, Position), LedgerError> {
-        let seq = self.head.last_seq();
-        let facts = self.facts_of(robot, seq, rules, Derivation::default(), 1)?;
+        let facts = self.facts_of(robot, seq, rules, derivation)?;
         Ok((facts, Position { seq, now: self.clock.judging_time(self.head) }))
     }
 
@@ -95,20 +84,17 @@ impl LogView<'_> {
         Ok(LatestRows { latest, found })
     }
 
-    /// The facts from the entries up to a sequence number, the newest of each type by the derivation's time (R20), with this
-    /// many tasks and playbooks.
+    /// The same, from the entries up to a sequence number, the newest of each type by the derivation's time (R20).
     fn facts_of(
         &mut self,
         robot: &RobotId,
         high: Seq,
         rules: &CoherenceRules,
         derivation: Derivation,
-        listed: usize,
     ) -> Result<SnapshotFacts, LedgerError> {
-        let of_type =
-            |kind| (SnapshotType::as_str(kind), if kind == SnapshotType::Playbook { listed } else { 1 });
-        let types = SnapshotType::ALL.map(of_type);
-        let wanted: Vec<(&'static str, usize)> = types.into_iter().chain([("task", listed)]).collect();
+        let listed = |kind| if kind == SnapshotType::Playbook { MAX_LISTED } else { 1 };
+        let types = SnapshotType::ALL.map(|kind| (kind.as_str(), listed(kind)));
+        let wanted: Vec<(&'static str, usize)> = types.into_iter().chain([("task", MAX_LISTED)]).collect();
         let LatestRows { latest, found } = self.latest_rows(robot, high, rules, &wanted)?;
         let rows = newest_rows(&latest, &found, derivation);
         let last_of = |wanted_type: &str| -> &[Seq] {

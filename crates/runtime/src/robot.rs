@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, Ten
 use crealeph_decision::builder::decide::policy_question;
 use crealeph_decision::coherence::coherence;
 use crealeph_decision::policy::{NextStep, Rules, evaluate, way_to_run};
-use crealeph_decision::snapshot::{Snapshot, SnapshotType};
+use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, StoredEntry};
 
 use crate::approvals::RejectedSubjects;
@@ -30,7 +30,7 @@ pub struct Status {
     pub robot_id: RobotId,
     /// When that was judged.
     pub at: Instant,
-    /// What is known, of tasks and playbooks the newest alone; `None` if nothing counts.
+    /// What is known; `None` if nothing counts.
     pub snapshot: Option<Snapshot>,
     /// The entry that came last of each type, sorted by type.
     pub latest: Vec<StoredEntry>,
@@ -84,7 +84,7 @@ pub fn status(
     settings: &Settings,
 ) -> Result<Status, StatusError> {
     let Settings { rules, coherence, .. } = settings;
-    let read = ledger.view(tenant, |view| view.facts_without_lists(robot, coherence))?;
+    let read = ledger.facts_up_to(tenant, robot, None, coherence, Derivation::default())?;
     let (snapshot, now) = match read {
         Some((facts, position)) => (Snapshot::derive(facts, coherence), position.now),
         None => (None, ledger.now()),
