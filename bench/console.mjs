@@ -32,14 +32,18 @@ async function visits(path, measure) {
   return Object.fromEntries(Object.keys(found[0]).map((key) => [key, median(key)]));
 }
 
-const load = (page) => page.evaluate(() => {
+const load = (page) => page.evaluate(async () => {
   const [navigation] = performance.getEntriesByType('navigation');
   const all = [navigation, ...performance.getEntriesByType('resource')];
-  const [paint] = performance.getEntriesByName('first-contentful-paint');
+  // The first paint may come after the page is loaded.
+  const painted = await new Promise((done) => {
+    const look = (list) => list.getEntriesByName('first-contentful-paint').forEach((paint) => done(paint.startTime));
+    new PerformanceObserver(look).observe({ type: 'paint', buffered: true });
+  });
   return {
     bytes: all.reduce((sum, entry) => sum + entry.transferSize, 0),
     requests: all.length,
-    painted: paint?.startTime ?? Number.NaN,
+    painted,
     loaded: navigation.loadEventEnd,
   };
 });
