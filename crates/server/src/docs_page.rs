@@ -14,7 +14,6 @@ p{margin:.25rem 0}@media(prefers-color-scheme:dark){body{color:#e6e6e6;backgroun
 
 /// The page.
 pub(crate) fn page() -> String {
-    // Without one a browser asks for `/favicon.ico`, which is not there.
     let icon = asset_url("icon.svg");
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\

@@ -152,8 +152,9 @@ const FORMS: [(&str, &str, u16, &[&str]); 5] = [
     ("/webhooks/nothing/delete", "", 404, &["admin"]),
 ];
 /// What needs no session.
-const PUBLIC: [(&str, &str, u16); 7] = [
+const PUBLIC: [(&str, &str, u16); 8] = [
     ("get", "/assets/none", 404),
+    ("get", "/favicon.ico", 303),
     ("get", "/verify.html", 200),
     ("get", "/sign-in", 200),
     ("get", "/enrol", 200),

@@ -92,6 +92,7 @@ pub fn console_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
 const PAGES: &[Route] = &[
     page("/", SIGNED_IN, &[], pages::start),
     page("/assets/{name}", Access::Public, &[in_path("name", TEXT, "the file")], asset),
+    page("/favicon.ico", Access::Public, &[], icon),
     page("/verify.html", Access::Public, &[], verifier),
     page("/sign-in", Access::Public, &[query("code", TEXT, "the token of a link"), NEXT], sign_in::show),
     form("/sign-in", Access::Public, sign_in::enter),
@@ -209,6 +210,11 @@ fn redirect(target: &str) -> Result<Reply, Problem> {
         .map_err(|_| Problem::new(ProblemKind::BadRequest, "the page to go to has no valid address"))?;
     reply.headers.insert(header::LOCATION, target);
     Ok(reply)
+}
+
+/// Browsers ask for it by this name with every document that is no page, such as `/openapi.json`.
+fn icon(_: &Call) -> Result<Reply, Problem> {
+    redirect(&view::asset_url("icon.svg"))
 }
 
 /// A file that pages load; its name has its digest, so it never changes.
