@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_yet_is_made() {
+    fn a_missing_folder_is_created() {
         let (root, fresh) = folders();
         fs::remove_dir(root.path().join("out")).unwrap();
         fs::write(fresh.path().join("new.json"), "1").unwrap();

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_survives_counts_against_the_aim_and_what_does_not_compile_does_not() {
+    fn surviving_mutants_count_against_the_target_and_uncompilable_ones_do_not() {
         let text = r#"{"caught":94,"missed":5,"timeout":1,"unviable":40,"success":0,"total_mutants":140}"#;
         let score = Score::read(text).unwrap();
         assert_eq!(score, Score { caught: 94, missed: 5, timeout: 1, unviable: 40 });

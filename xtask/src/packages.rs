@@ -171,7 +171,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_absent_is_named_with_its_package_reason_and_command() {
+    fn a_missing_tool_is_named_with_its_package_reason_and_command() {
         let folder = TemporaryFolder::create().unwrap();
         fs::write(folder.path().join("here"), "").unwrap();
         let missing = missing(SAMPLE, folder.path().as_os_str());

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_read_well() {
+    fn durations_are_readable() {
         assert_eq!(elapsed(Duration::from_millis(1_240)), "1.2 s");
         assert_eq!(elapsed(Duration::from_secs(125)), "2 min 5 s");
     }

@@ -165,7 +165,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_there_is_not_fetched_again_and_another_version_is() {
+    fn an_installed_tool_is_not_fetched_again_but_another_version_is() {
         let folder = TemporaryFolder::create().unwrap();
         let there = folder.path().join("sample/one@1");
         ensure_one(folder.path(), &ONCE).unwrap();

@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_asks_for_somebody() {
+    fn a_rule_needs_an_approver_and_a_proof() {
         let rule = |approvals: &str, proofs: &str| {
             let text = format!(
                 r#"{{"name":"n","subject":"draft","approvals":{approvals},"unattended":false,"requester":false,"osRequester":false,"proofs":[{proofs}]}}"#

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_digests_of_nothing() {
+    fn published_digests_of_the_empty_input() {
         let blake3 = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
         let sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Blake3::of(b"").to_string(), blake3);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn one_content_under_three_names() {
+    fn a_content_has_three_digests() {
         let digests = ContentDigests::of(b"hello\n");
         assert_eq!(digests.git_blob.as_str(), "ce013625030ba8dba906f756967f9e9ca394464a", "git hash-object");
         assert_eq!((digests.blake3, digests.sha256), (Blake3::of(b"hello\n"), Sha256::of(b"hello\n")));

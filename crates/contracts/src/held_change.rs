@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_everything_else_is_covered_by_the_digest() {
+    fn oversized_parts_are_left_out_and_the_digest_covers_the_rest() {
         let (small, text) = record(10, 10).fitted().unwrap();
         assert!(small.diff.is_some() && small.test_log.is_some());
         assert_eq!(HeldChangeRecord::parse(text.as_bytes()).unwrap(), small);

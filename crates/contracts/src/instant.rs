@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strict_form_and_nothing_else() {
+    fn only_the_strict_form_is_accepted() {
         let good = [
             ("1970-01-01T00:00:00Z", 0),
             ("1970-01-01T00:00:00.000000001Z", 1),
@@ -330,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_writes_is_utc_with_millis() {
+    fn written_times_are_utc_with_millis() {
         let instant = Instant::parse("2025-01-19T10:00:00.0019+02:00").unwrap();
         assert_eq!(instant.to_string(), "2025-01-19T08:00:00.001Z");
         assert_eq!(Instant::parse("0000-01-01T00:00:00Z").unwrap().to_string(), "0000-01-01T00:00:00.000Z");
     }
 
     #[test]
-    fn what_is_wrong_with_a_time_is_said() {
+    fn a_wrong_time_is_explained() {
         for (text, said) in [
             ("2025-01-19", "a date alone"),
             ("2025.01.19", "write it as"),

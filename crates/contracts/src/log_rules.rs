@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_log_is_from_the_marker_on() {
+    fn an_older_log_follows_the_second_rules_from_its_marker() {
         let mut rules = RulesInForce::of_origin("crealeph-log/00112233");
         rules.see(3, "log_rules", None);
         rules.see(4, "note", Some(LOG_RULES_KEY));

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_authenticators_are_asked_is_as_published() {
+    fn challenges_ids_and_handles_have_their_published_values() {
         // SHA-256 of nothing and of `t`, NUL, `ana`, in base64url.
         assert_eq!(challenge(""), "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU");
         assert_eq!(passkey_id(b""), "passkey:47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU");

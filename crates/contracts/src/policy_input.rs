@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_read_off_the_top_of_a_snapshot_alone() {
+    fn facts_are_read_only_from_the_top_level_of_a_snapshot() {
         let text = r#"{"lineage":{"dependsOnLedgerIds":["L1","L2","L1",3]},"coherence":{"outdated":["seo"],"partial":["copy","ads"]},"signals":{"lineage":{"dependsOnLedgerIds":["L9"]}}}"#;
         let snapshot = IntelligenceSnapshot::new(JsonObject::parse(text).unwrap());
         assert_eq!((snapshot.lineage_count(), snapshot.object().as_str()), (2, text));

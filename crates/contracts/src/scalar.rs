@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identifier_is_bounded_visible_and_names_something() {
+    fn an_identifier_is_bounded_visible_and_not_empty() {
         for (text, fault) in [
             ("r-1", None),
             (" r ", None),

@@ -132,7 +132,7 @@ mod tests {
     const ID: &str = "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f";
 
     #[test]
-    fn a_short_id_is_as_long_as_its_neighbours_demand() {
+    fn a_short_id_is_as_long_as_its_neighbours_require() {
         assert_eq!(short_id(ID, None, None), "0190a6f0-7c2e");
         assert_eq!(short_id(ID, Some("0190a6f0-7c2d"), Some("0190a6f1")), "0190a6f0-7c2e");
         assert_eq!(short_id(ID, None, Some("0190a6f0-7c2e-7d3x")), "0190a6f0-7c2e-7d31");

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_visible_characters_is_left_of_any_text() {
+    fn only_visible_characters_remain_of_any_text() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {
             let text = format!("a{character}b");
             let (line, block) = (Shown::line(&text).to_string(), Shown::block(&text).to_string());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_name_what_was_there() {
+    fn escapes_name_the_replaced_character() {
         for (text, line) in [
             ("plain", "plain"),
             ("grüße 日本語 שלום ✓", "grüße 日本語 שלום ✓"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_stated() {
+    fn a_truncated_text_says_so() {
         assert_eq!(Shown::line("abcdef").at_most(6).to_string(), "abcdef");
         assert_eq!(Shown::line("äbcdef").at_most(2).to_string(), "äb… (4 more characters)");
         assert_eq!(format!("{:<6}|", Shown::line("a\n")), "a\\n   |");

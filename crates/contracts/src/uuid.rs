@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_leads_to_the_least_of_its_range() {
+    fn a_prefix_gives_the_smallest_id_of_its_range() {
         let least = |start: &str| Uuid::least_with_start(start).map(|uuid| uuid.to_string());
         assert_eq!(least("").unwrap(), "00000000-0000-0000-0000-000000000000");
         assert_eq!(least("0190a6f0-7").unwrap(), "0190a6f0-7000-0000-0000-000000000000");

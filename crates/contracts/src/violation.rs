@@ -347,12 +347,12 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_can_say_what_is_missing_but_not_what_is_too_late() {
+    fn a_missing_field_is_a_schema_rule_and_a_late_time_is_not() {
         assert!(Code::Missing.is_schema_rule() && !Code::TooLate.is_schema_rule());
     }
 
     #[test]
-    fn a_report_lists_so_many_and_counts_the_rest() {
+    fn a_report_lists_up_to_its_limit_and_counts_the_rest() {
         assert_eq!(report(MAX_VIOLATIONS).into_violations().len(), MAX_VIOLATIONS);
         for more in [1, 3] {
             let violations = report(MAX_VIOLATIONS + more).into_violations();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_item_does_not_say_is_bounded_by_the_contract() {
+    fn missing_bounds_of_an_item_come_from_the_contract() {
         let usual = Bounds { max_files: 10, max_tool_ops: 50, max_delta_size: 100, timeout_ms: 300_000 };
         assert_eq!(Bounds::filled(None, None, None, None), usual);
         let said = Bounds::filled(Count::new(1), Count::new(2), Count::new(3), TimeoutMs::new(4));

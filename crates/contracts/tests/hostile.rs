@@ -53,7 +53,7 @@ fn a_hundred_megabytes_of_brackets() {
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn bytes_that_are_not_utf_8() {
     for bytes in [
         &b"\xff"[..],
         b"{\"a\":\"\xc3\"}",

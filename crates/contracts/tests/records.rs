@@ -254,7 +254,7 @@ fn a_record_of_another_kind_or_with_an_unknown_field_is_refused() {
 
 /// The schemas that the server publishes of records are made of the same lists of fields.
 #[test]
-fn the_schema_of_a_record_takes_it_and_nothing_more() {
+fn the_schema_of_a_record_accepts_it_and_nothing_more() {
     let statement = |kind: &str| case(kind)["statement"].clone();
     for (what, schema, payload) in [
         ("a grant", KeyGrant::schema(), case("key_grant")),
@@ -330,7 +330,7 @@ fn a_receipt_is_hashed_without_its_own_hash() {
 }
 
 #[test]
-fn an_entry_says_what_it_rests_on_and_when_it_was_true() {
+fn an_entry_gives_its_lineage_and_effective_time() {
     let entry = read_entry(&case("entry").to_string()).unwrap();
     let depends_on: Vec<&str> = entry.depends_on().iter().map(|id| id.as_str()).collect();
     assert_eq!(depends_on, ["L1", "L2"]);

@@ -191,7 +191,7 @@ mod tests {
 
     /// Every pair of states, with a lower, an equal and a greater attempt, against the table of R9.
     #[test]
-    fn the_state_machine_to_the_letter() {
+    fn the_state_machine_follows_the_contract() {
         let keeps_or_raises =
             [(Planned, Running), (Running, Succeeded), (Running, Failed), (Running, Cancelled)];
         let must_raise = [(Failed, Planned), (Failed, Running)];

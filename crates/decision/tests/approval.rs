@@ -199,7 +199,7 @@ proptest! {
 
     #[test]
     // holds: invariant 20
-    fn what_is_flawed_never_counts_and_quorum_is_of_different_people(
+    fn flawed_verdicts_never_count_and_a_quorum_needs_different_people(
         drawn in verdicts(), approvals in 1u64..4,
     ) {
         let rule = rule(approvals);
@@ -234,7 +234,7 @@ proptest! {
 }
 
 #[test]
-fn two_of_three_and_what_takes_one_away_again() {
+fn two_of_three_approve_and_either_can_stop_counting() {
     let rule = rule(2);
     let of = |person, nonce| statement(person, ApprovalDecision::Approve, &rule, nonce);
     let log = log_of(&rule, &[of("ana", 1), of("ben", 2)]);
@@ -284,7 +284,7 @@ fn two_of_three_and_what_takes_one_away_again() {
 }
 
 #[test]
-fn who_was_enrolled_later_does_not_count_and_an_ended_subject_stays_ended() {
+fn a_person_enrolled_later_does_not_count_and_an_ended_subject_stays_ended() {
     let rule = rule(1);
     let mut log = log_of(&rule, &[statement("ana", ApprovalDecision::Approve, &rule, 1)]);
     log.retain(|entry| !matches!(&entry.entry, ApprovalEntry::Enrolment(of) if of.person.as_str() == "ana"));
@@ -298,7 +298,7 @@ fn who_was_enrolled_later_does_not_count_and_an_ended_subject_stays_ended() {
 }
 
 #[test]
-fn a_verdict_is_used_by_one_landing_and_the_landing_stands() {
+fn a_verdict_is_used_by_one_landing_and_the_landing_is_final() {
     let rule = rule(1);
     let mut log = log_of(&rule, &[statement("ana", ApprovalDecision::Approve, &rule, 1)]);
     let verdict = LedgerId::parse(&format!("entry-{FIRST_VERDICT_SEQ}")).unwrap();
@@ -323,7 +323,7 @@ fn a_verdict_is_used_by_one_landing_and_the_landing_stands() {
 /// A change: its landing counts as over when that is recorded, and one that is void gives its verdicts back.
 #[test]
 // holds: invariant 20
-fn a_void_landing_uses_nothing_and_a_completed_one_stands() {
+fn a_void_landing_uses_nothing_and_a_completed_one_is_final() {
     let rule = ApprovalRule { subject: SubjectKind::Change, ..rule(1) };
     let base = Blake3::of(b"base");
     let class = SubjectClass { kind: SubjectKind::Change, ..SubjectClass::draft(None) };

@@ -114,7 +114,7 @@ fn a_cycle_in_lineage_ends() {
 }
 
 #[test]
-fn grace_excuses_what_is_a_little_newer() {
+fn grace_excuses_slightly_newer_entries() {
     let entries = ledger(&format!("{COHERENT}\ns2 signal 60"));
     let with_grace = |grace_minutes| CoherenceRules { grace_minutes, ..CoherenceRules::default() };
     let status = |rules| summary(&snapshot_at(&entries, &rules, None).unwrap());
@@ -125,7 +125,7 @@ fn grace_excuses_what_is_a_little_newer() {
 }
 
 #[test]
-fn configuration_says_what_is_judged_by_what() {
+fn configuration_sets_the_judged_and_upstream_types() {
     let entries = ledger(&format!("{COHERENT}\ns2 signal 9"));
     let rules = |upstream: &[SnapshotType], judged: &[SnapshotType]| CoherenceRules {
         upstream: upstream.to_vec(),
@@ -141,7 +141,7 @@ fn configuration_says_what_is_judged_by_what() {
 }
 
 #[test]
-fn an_instant_sees_only_what_was_there() {
+fn a_snapshot_at_an_instant_sees_only_earlier_entries() {
     let entries = ledger(&format!("{COHERENT}\ns2 signal 9"));
     let at = |text: &str| Some(Instant::parse(text).unwrap());
     let rules = CoherenceRules::default();
@@ -167,7 +167,7 @@ fn tasks_count_for_the_instant_but_are_no_evidence() {
 }
 
 #[test]
-fn what_arrives_late_is_as_old_as_it_was_true() {
+fn late_entries_count_from_their_observed_time() {
     let mut late = json!({ "id": "s2", "seq": 9, "robotId": "r", "type": "signal", "createdAt": "2026-03-04T05:59:00Z",
         "observedAt": "2026-03-04T01:00:00Z" });
     let mut entries = ledger(COHERENT);
@@ -210,7 +210,7 @@ fn nothing_newer_than_the_snapshot_may_be_depended_on() {
 }
 
 #[test]
-fn what_may_be_depended_on_is_bounded_newest_first() {
+fn allowed_dependencies_are_limited_newest_first() {
     let mut text = String::new();
     for number in 0..MAX_LINEAGE + 50 {
         let on = if number == 0 { "-".to_owned() } else { format!("s{}", number - 1) };
@@ -323,7 +323,7 @@ fn way(text: &str, at_second: u32) -> String {
 }
 
 #[test]
-fn the_way_to_a_run_makes_first_what_the_rest_rests_on() {
+fn the_way_to_a_run_starts_with_what_the_rest_depends_on() {
     let all = "s signal 1\nf fusion 2 s\ni idea 3 s,f\nc copy 4 s,f\nb benchmark 5\np playbook 6 s,f";
     let playbook = "playbook:playbooks.v1.run|playbooks.v2.run";
     let remade = format!("idea:ideator.run copy:copywriter.run {playbook}");

@@ -41,7 +41,7 @@ fn fresh() -> Value {
 }
 
 #[test]
-fn a_coherent_and_fresh_robot_is_allowed_what_it_asks() {
+fn a_coherent_and_fresh_robot_is_allowed_its_action() {
     let output = decide(&question(Some("builder.run"), "coherent", fresh(), 1), &Rules::default());
     assert_eq!(output["decision"], "ALLOW");
     assert_eq!(output["allowedActions"], json!(["builder.run"]));
@@ -151,7 +151,7 @@ fn an_engine_without_rules_refuses() {
 }
 
 #[test]
-fn lineage_is_counted_only_where_the_snapshot_itself_says_it() {
+fn lineage_counts_only_if_the_snapshot_itself_states_it() {
     let mut asked = question(Some("robots.run"), "coherent", json!({}), 0);
     asked["intelligenceSnapshot"] = json!({ "signals": { "payload": { "lineage": { "dependsOnLedgerIds": ["forged"] } }, "lineage": {} } });
     assert_eq!(rule_ids(&decide(&asked, &Rules::default())), ["lineage.insufficient"]);
@@ -175,7 +175,7 @@ fn what_a_refusal_asks_for_turns_it_into_allow() {
 }
 
 #[test]
-fn a_timestamp_that_is_needed_twice_is_evidence_once() {
+fn a_timestamp_needed_twice_is_listed_once() {
     let source = r#"{"actions":{"a.run":{"needs":["signalsAt","signalsAt|fusionAt"]}}}"#;
     let rules = Rules::load(&serde_json::from_str(source).unwrap()).unwrap();
     let input = parsed(&question(Some("a.run"), "coherent", fresh(), 1));
@@ -212,7 +212,7 @@ fn rules_are_checked_when_they_are_loaded() {
 }
 
 #[test]
-fn the_standings_name_what_decided() {
+fn the_standings_name_the_deciding_rule() {
     let ask = |question: Value| {
         let input = Valid::<PolicyInput>::parse(question.to_string().as_bytes(), &Limits::default()).unwrap();
         standings(&evaluate(&input, &Rules::default()))

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_helps_against_a_lock_and_a_server_that_is_away_alone() {
+    fn only_a_lock_and_an_unreachable_server_are_worth_waiting_for() {
         let place = || "p".to_owned();
         let busy = LedgerError::Busy { place: place(), wait_ms: 5 };
         let failed = LedgerError::Failed { place: place(), reason: "r".to_owned() };

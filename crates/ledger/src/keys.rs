@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_invalid_key_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         Keyring::create(folder.path()).unwrap();
         let stray = folder.path().join("stray.key");

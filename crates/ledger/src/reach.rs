@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_used_is_read_back(times in prop::collection::vec(
+        fn effective_times_are_read_back(times in prop::collection::vec(
             prop::option::of((-62_167_219_200i128..253_402_300_800, 0i128..1_000_000_000, 0u64..1 << 40)), 6)) {
             let mut used = EffectiveReach::default();
             for (kind, time) in SnapshotType::ALL.into_iter().zip(times) {

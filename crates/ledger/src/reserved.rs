@@ -90,7 +90,7 @@ mod tests {
     use crealeph_decision::builder::review::{REVIEW, approved_key, review_key};
 
     #[test]
-    fn what_people_sign_is_reserved() {
+    fn entries_that_people_sign_are_reserved() {
         let kinds = SignedKind::ALL.iter().map(|kind| kind.as_str()).chain([
             LANDING.as_str(),
             LANDING_OUTCOME.as_str(),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_access_is_reserved() {
+    fn entries_about_access_are_reserved() {
         let sessions = [SIGN_IN_LINK, SESSION_GRANT, SESSION_END];
         let webhooks = [WEBHOOK_CREATION, WEBHOOK_DELETION, WEBHOOK_ENABLEMENT];
         for kind in sessions.into_iter().chain([KEY_GRANT, KEY_REVOCATION]).chain(webhooks) {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_signers_and_by_them_is_reserved() {
+    fn entries_about_signers_and_from_them_are_reserved() {
         for kind in [REPORTED_RECEIPT, SIGNER_ENROLMENT, SIGNER_REVOCATION] {
             assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_builder_and_reviews_write_is_reserved() {
+    fn entries_of_the_builder_and_of_reviews_are_reserved() {
         for kind in [EXECUTION_RECORD, LOG_RULES, REVIEW] {
             assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
         }

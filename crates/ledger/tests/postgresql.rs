@@ -326,7 +326,7 @@ fn stalling_proxy(server: u16) -> u16 {
 }
 
 #[test]
-fn a_client_that_falls_silent_in_a_commit_locks_nobody_out() {
+fn a_client_that_falls_silent_in_a_commit_locks_no_one_out() {
     let server = Server::start_encrypted();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();

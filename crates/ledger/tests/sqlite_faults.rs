@@ -213,7 +213,7 @@ fn a_backup_is_a_ledger_of_its_own() {
 }
 
 #[test]
-fn a_file_that_is_replaced_or_removed_takes_no_acknowledged_entry_with_it() {
+fn replacing_or_removing_the_file_loses_no_acknowledged_entry() {
     for way in ["removed", "replaced", "write-ahead log removed"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ledger.db");

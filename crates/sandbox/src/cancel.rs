@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_clone_learns_of_it_and_it_stays() {
+    fn every_clone_sees_the_cancellation_permanently() {
         let cancel = Cancel::new().unwrap();
         let clone = cancel.clone();
         assert!(!clone.is_cancelled());

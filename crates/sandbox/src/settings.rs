@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_git_passes_who_and_how_lines_end() {
+    fn git_settings_keep_identity_and_line_ends() {
         let text = "[user]\n\tname = Ana\n\tsigningkey = ABC\n[credential]\n\thelper = store\n[http]\n\textraHeader = Authorization: x\n\
                     [url \"https://ana:tok@example.com/\"]\n\tinsteadOf = https://example.com/\n[include]\n\tpath = secret\n\
                     [core]\n\tautocrlf = input\n\tfsmonitor = /bin/x\n\thooksPath = /x\n\tsshCommand = ssh -i key\n[user]\n\temail = ana@x\n\
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_cargo_passes_what_holds_no_credential() {
+    fn cargo_settings_keep_everything_without_credentials() {
         let text = "[build]\njobs = 2\n[registries.own]\nindex = \"sparse+https://ana:tok@example.com/index\"\ntoken = \"tok\"\n\
                     [env]\nTOKEN = \"tok\"\n[registry]\nglobal-credential-providers = [\"tok\"]\n[http]\nproxy = \"ana:tok@p\"\n\
                     [source.a]\nregistry = \"https://tok@example.com\"\n";
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn of_npm_pass_the_registries() {
+    fn npm_settings_keep_the_registries() {
         let text = "registry=https://ana:tok@example.com/npm/\n//example.com/npm/:_authToken=tok\n_auth=tok\n@own:registry = https://own.example.com\nemail=x\n";
         assert_eq!(npm(text), "registry=https://example.com/npm/\n@own:registry=https://own.example.com\n");
     }

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_receipt_rests_on_comes_before_it() {
+    fn a_receipt_comes_after_the_one_it_depends_on() {
         for (name, run, is_sound) in
             [("a", "a", true), ("a", "b", false), ("c", "c", false), ("b", "b", false), ("x", "x", false)]
         {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_is_closed_over_its_names() {
+    fn a_module_keeps_its_private_names() {
         let source = "import { a } from './one.js';\nimport {\n  b, c,\n} from './two.js';\nexport async function d() {}\nexport class E {}\nconst f = 1;\nexport const G = f;\nexport async function* h() {}\n";
         assert_eq!(
             closed("x", source),

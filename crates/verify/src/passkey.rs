@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn authenticator_data_ends_where_it_ends() {
+    fn authenticator_data_has_no_trailing_bytes() {
         let head = |flags: u8| [&[0; 32][..], &[flags], &[0, 0, 0, 9]].concat();
         assert_eq!(AuthenticatorData::read(&head(1)).unwrap().counter, 9);
         let refused = |bytes: Vec<u8>, said: &str| {

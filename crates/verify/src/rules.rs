@@ -248,7 +248,7 @@ mod tests {
     use crealeph_contracts::json::parse;
 
     #[test]
-    fn the_state_machine_to_the_letter() {
+    fn the_state_machine_follows_the_contract() {
         let keeps = [(Planned, Running), (Running, Succeeded), (Running, Failed), (Running, Cancelled)];
         let raises = [(Failed, Planned), (Failed, Running)];
         for &from in ExecutionState::ALL {
@@ -265,7 +265,7 @@ mod tests {
 
     /// Each entry follows one that is fine; the message names the rule.
     #[test]
-    fn what_no_ledger_takes_is_named() {
+    fn entries_that_no_ledger_accepts_are_named() {
         let entry = |id: &str, more: &str| {
             format!(
                 r#"{{"createdAt":"2026-01-02T00:00:00.000Z","id":"{id}","module":"m","payload":{{}},"robotId":"r","seq":1,"source":"s","state":"final","tenantId":"t","type":"signal"{more}}}"#

@@ -184,7 +184,7 @@ fn assert_refused(judged: Result<String, Finding>, kind: FindingKind, said: &str
 
 #[test]
 // holds: invariant 20
-fn a_signed_verdict_is_taken_and_every_changed_byte_of_it_is_not() {
+fn a_signed_verdict_is_accepted_and_refused_with_any_byte_changed() {
     let (ana, ben) = (Signer::new("ana", 1), Signer::new("ben", 2));
     let mut log = Log::with_first(&ana);
     log.enrol(&ben, &["maintainers"], &ana, 2).unwrap();
@@ -253,7 +253,7 @@ fn each_forgery_is_named() {
 }
 
 #[test]
-fn nothing_unsigned_follows_the_first_enrolment_not_even_when_nobody_is_left() {
+fn nothing_unsigned_is_accepted_after_the_first_enrolment_even_if_no_one_is_left() {
     let ana = Signer::new("ana", 1);
     let tenant = TenantId::parse("t").unwrap();
     let mut log = Log(ApprovalLog::new(ORIGIN, &tenant), 0, Vec::new());
@@ -295,7 +295,7 @@ fn a_landing_uses_each_verdict_once() {
 }
 
 #[test]
-fn a_landing_needs_the_approvals_that_its_rule_wants() {
+fn a_landing_needs_the_approvals_that_its_rule_requires() {
     let (ana, ben, eve) = (Signer::new("ana", 1), Signer::new("ben", 2), Signer::new("eve", 3));
     let mut log = Log::with_first(&ana);
     log.enrol(&ben, &["maintainers"], &ana, 2).unwrap();
@@ -344,7 +344,7 @@ fn change_verdict(who: &Signer, run: &str, number: u64) -> Value {
 /// A landing that was void gives its verdicts back; one that was not, or whose outcome is unknown, is the last.
 #[test]
 // holds: invariant 20
-fn a_change_lands_again_after_a_void_landing_alone() {
+fn a_change_lands_again_only_after_a_void_landing() {
     let ana = Signer::new("ana", 1);
     let run = "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f";
     let subject = LedgerId::parse(run).unwrap();

@@ -52,7 +52,7 @@ Hxg9GIo=
 const RSA: &str = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQC1975NjFNmwOJxysgOyL37Gg4DJ/Yfu0SnQWSKGXOht7iLltrsG5bL8foJsXnHpkvOsnYYTI4qxxj3TnL9ulWo9FUvKSAIffisCmoi1KWkQxjAERgSk5nhGya3QpexyJeBT+C/L2cJgamn5C4OvsxdAiHazcdTSKoKjR7pXxgkExX5qTNxy6MPA/gHYkk7Div+mCK8ryTlaIIrf17IXAjgG3ukTYGJdqOR3N/zO9ZgSVGHeL2FVnPe/uR//WVZeuGSqU795YEqHby4qz7jB+2g421Q/o80kiE+TVrDcrX3NW051/1HqgfVpkTC7V/G9dGau4Zf/FjNHZDJAx/kAPxL";
 
 #[test]
-fn what_openssh_signed_holds_for_its_text_namespace_and_key_alone() {
+fn an_openssh_signature_is_valid_only_for_its_text_namespace_and_key() {
     for (position, (line, armoured)) in SAMPLES.into_iter().enumerate() {
         let key = PersonKey::parse(line).unwrap();
         assert_eq!(claimed_signer(armoured).unwrap(), key.fingerprint());
@@ -97,7 +97,7 @@ fn a_key_is_known_by_its_plain_line_and_openssh_s_fingerprint() {
 }
 
 #[test]
-fn keys_that_prove_nothing_are_refused_by_name() {
+fn weak_and_unsupported_keys_are_refused_by_name() {
     let refused = |text: &str| PersonKey::parse(text).unwrap_err();
     let rsa = refused(RSA);
     assert!(rsa.to_string().contains("ssh-rsa") && rsa.to_string().contains("ed25519"), "{rsa}");

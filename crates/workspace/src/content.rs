@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_size_and_any_guess_gives_the_digest() {
+    fn the_digest_is_right_for_any_size_and_any_guess() {
         for size in [0, 1, 1023, 1024, 1025, BUFFER_BYTES, BUFFER_BYTES + 1, LARGE_BUFFER_BYTES * 2 + 7] {
             let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
             for guess in [0, size as u64, LARGE_BYTES] {

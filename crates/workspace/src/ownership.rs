@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_here_is_known_wherever_it_is_moved() {
+    fn a_folder_created_here_is_recognized_after_it_is_moved() {
         let Scene { registry, workspace, .. } = &scene();
         assert!(!registry.check(workspace).unwrap());
         registry.claim(workspace).unwrap();
@@ -564,7 +564,7 @@ mod tests {
 
     #[test]
     // holds: invariant 16
-    fn what_came_with_a_clone_is_not_used_before_it_is_adopted() {
+    fn a_folder_that_came_with_a_clone_is_not_used_before_it_is_adopted() {
         let Scene { registry, workspace, .. } = &scene();
         let control = workspace.join(CONTROL);
         fs::create_dir_all(control.join("runs/owners")).unwrap();
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn links_second_names_and_what_others_may_write_are_refused() {
+    fn links_hard_links_and_files_writable_by_others_are_refused() {
         let Scene { registry, workspace, .. } = &scene();
         let control = workspace.join(CONTROL);
         registry.claim(workspace).unwrap();
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_claim_at_once_agree() {
+    fn concurrent_claims_agree() {
         let Scene { registry, workspace, .. } = &scene();
         std::thread::scope(|scope| {
             let claims: Vec<_> = (0..16).map(|_| scope.spawn(|| registry.claim(workspace))).collect();
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_directory_of_everybodys_is_refused() {
+    fn a_world_writable_state_directory_is_refused() {
         let Scene { workspace, .. } = &scene();
         fs::set_permissions(workspace, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(Registry::open(workspace).unwrap_err().to_string().contains("others may write"));

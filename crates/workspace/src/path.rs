@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_one_written_form_is_taken() {
+    fn only_the_canonical_form_is_accepted() {
         for good in ["a", "a/b.c", "ä/ö", " a", "a b", "a\nb", "..a", ".gitignore", "a/.github/b"] {
             assert_eq!(TreePath::parse(good).as_ref().map(TreePath::as_str), Ok(good));
         }

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metadata_is_refused() {
+    fn invalid_metadata_is_refused() {
         for text in ["", "{}", r#"{"packages":[{"name":"a"}]}"#] {
             assert!(resolved_packages(text.as_bytes()).is_err(), "{text}");
         }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_table_allows_passes() {
+    fn an_allowed_dependency_passes() {
         let both =
             "[dependencies]\ncrealeph-contracts.workspace = true\ncrealeph-decision.workspace = true\n";
         assert_eq!(said("cli", both, ARCHITECTURE), [""; 0]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_called_after_its_folder() {
+    fn a_package_is_named_after_its_folder() {
         let files = [
             ("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\n"),
             ("ARCHITECTURE.md", ARCHITECTURE),

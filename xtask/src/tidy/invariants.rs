@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_that_agree_are_silent() {
+    fn matching_sides_give_no_violation() {
         let list = format!(
             "1. One.\n   - `{TEST}`: `one`, `two`\n2. Two,\n   and more.\n   - `{TEST}`: `two`\n   - `{CASE}`"
         );
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_is_held_to_the_other() {
+    fn a_row_without_a_test_and_a_test_without_a_row_are_refused() {
         let unnamed =
             found(&format!("1. One.\n   - `{TEST}`: `one`\n2. Two.\n   - `{TEST}`: `two`"), RUST, "");
         assert_eq!(

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pure_crate_does_not_let_the_world_in() {
+    fn a_pure_crate_has_no_side_effects() {
         for folder in PURE_FOLDERS {
             fires(
                 code,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pure_or_no_product_code_passes() {
+    fn pure_code_and_test_code_pass() {
         silent(
             code,
             "crates/contracts/src/a.rs",

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_else_can_use_may_repeat() {
+    fn private_names_may_repeat() {
         for other in [
             "pub(crate) struct Sample;",
             "struct Sample;",

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_found_where_it_stands() {
+    fn a_value_is_found_at_its_position() {
         let text = r#"{"a":["x",-1.5,true,{"b":"\u0041"}],"":null}"#;
         let document = parse(text.as_bytes(), &Limits::default()).0.unwrap();
         assert_eq!(document.text(), text);

@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     // holds: invariant 17
-    fn what_comes_from_outside_is_128_deep_and_what_embeds_it_192() {
+    fn documents_nest_128_deep_and_their_envelopes_192() {
         assert!(JsonObject::parse(&nested(128)).is_some());
         assert!(JsonObject::parse(&nested(129)).is_none());
         assert!(JsonObject::parse_own(&nested(192)).is_some());
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     // holds: invariant 17
-    fn what_is_no_json_is_not_composed() {
+    fn invalid_json_is_not_composed() {
         for bad in ["", "NaN", "1,\"a\":2", "\"\\ud800\""] {
             assert!(JsonObject::compose("a sample", |it| _ = it.raw("a", bad)).is_err(), "{bad}");
         }

@@ -674,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_found_and_reading_goes_on() {
+    fn a_lone_surrogate_is_reported_and_reading_continues() {
         assert_eq!(codes(r#"["\ud800", "\udc00x", "\ud800\ud800", "\ud83d\ude00"]"#).len(), 4);
         assert_eq!(codes(r#"{"a":"\ud800"}"#), fault("/a", Code::LoneSurrogate));
     }
@@ -711,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused_in_words_that_help() {
+    fn invalid_json_is_refused_with_a_helpful_message() {
         let cases = [
             ("", "empty"),
             ("  \n", "empty"),
@@ -753,13 +753,13 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_document_belongs_to_no_value_in_it() {
+    fn text_after_the_document_belongs_to_no_value() {
         assert_eq!(codes("{\"a\":{\"b\":1}} {}"), fault("", Code::Syntax));
         assert_eq!(codes("{\"a\":{\"b\":1 2}}"), fault("/a/b", Code::Syntax));
     }
 
     #[test]
-    fn bytes_that_are_not_text_and_texts_too_long_are_refused() {
+    fn invalid_utf_8_and_oversized_texts_are_refused() {
         let (document, faults) = parse(b"{\"a\":\"\xff\"}", &Limits::default());
         assert!(document.is_none());
         assert_eq!((faults[0].code.clone(), faults[0].span), (Code::NotUtf8, (6, 7)));
@@ -783,7 +783,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_says_where_it_stands() {
+    fn a_fault_gives_its_position() {
         for (text, place, span) in [
             ("[1,\n  é x]", "line 2, column 3", (6, 7)),
             ("x", "line 1, column 1", (0, 1)),

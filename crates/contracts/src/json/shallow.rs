@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_said_so() {
+    fn text_that_is_not_an_object_is_reported() {
         assert_eq!(shown("[1]"), Err(ShallowError::NotAnObject));
         assert_eq!(shown(""), Err(ShallowError::NotAnObject));
         for cut in ["{", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":\"x", "{\"a\":]}", "{\"a\":1,"] {

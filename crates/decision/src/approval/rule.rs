@@ -79,7 +79,7 @@ mod tests {
     use crealeph_contracts::scalar::{Amount, Count};
 
     #[test]
-    fn the_first_rule_that_fits_holds_and_conditions_are_alternatives() {
+    fn the_first_matching_rule_applies_and_conditions_are_alternatives() {
         let base = ApprovalRule::built_in(SubjectKind::Change);
         let named = |name: &str, rule: &ApprovalRule| ApprovalRule {
             name: Name::parse(name).unwrap(),

@@ -174,7 +174,7 @@ fn a_bad_answer_fails_with_its_reason_and_leaves_nothing() {
 }
 
 #[test]
-fn more_than_a_transaction_holds_is_a_bad_answer() {
+fn an_answer_too_large_for_a_transaction_is_a_bad_answer() {
     let ready = ready(Known::Coherent, false, |text| text);
     let (good, identity) = (output(GOOD), JsonObject::empty());
     let ran = AgentCall { answer: Ok(&good), identity: &identity, diagnostics: "", tokens_used: None };
@@ -210,7 +210,7 @@ fn artifacts_and_event_carry_their_lineage() {
 }
 
 #[test]
-fn a_deferral_has_the_policys_words() {
+fn a_deferral_repeats_the_policys_reasons() {
     let ready = ready(Known::Old, false, |text| text);
     let conclusion = concluded(&ready, Err("not called"));
     let reason = conclusion.response.coherence.unwrap().reason.unwrap();

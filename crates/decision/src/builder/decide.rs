@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_snapshot_empty() {
+    fn a_robot_without_evidence_is_snapshot_empty() {
         let answer = refused(samples::decided(Known::Nothing, false, |text| text));
         assert_eq!(answer.response.error, Some(ErrorCode::SnapshotEmpty));
         assert_eq!((answer.response.state, answer.response.coherence), (ExecutionState::Failed, None));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_is_asked_for_drafts_exactly_when_the_client_takes_them() {
+    fn the_policy_is_asked_for_drafts_only_if_the_client_accepts_them() {
         let ready = samples::ready(Known::Partial, false, |text| text);
         assert!(!ready.thresholds.contains("allowDraftOnly"), "{}", ready.thresholds);
         let ready =

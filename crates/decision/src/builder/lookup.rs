@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_execution_gets_the_one_made() {
+    fn a_request_without_an_execution_gets_a_new_id() {
         let asked = samples::asked(|text| text.replace(",\"executionId\":\"e-1\"", ""));
         assert_eq!(asked.execution_id.as_str(), "made");
         assert_eq!(asked.request.execution_id.as_ref().unwrap().as_str(), "made");

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn two_changes_are_one() {
+    fn two_changes_combine_into_one() {
         for (first, second, both) in [
             ("a:x>y", "b:x>y", "a:x>y b:x>y"),
             ("b:->y", "a:x>-", "a:x>- b:->y"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_is_not_an_items_own() {
+    fn earlier_changes_are_not_an_items_own() {
         for (all, earlier, own) in [
             ("a:x>y", "", "a:x>y"),
             ("a:x>y b:->z", "a:x>y", "b:->z"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_same_level_or_of_somebody_else_is_a_conflict() {
+    fn a_path_changed_in_the_same_level_or_by_someone_else_is_a_conflict() {
         let touched = BTreeMap::from([("b", id("first"))]);
         assert_eq!(level_conflict(&edits("a:x>y"), &touched), None);
         let conflict = level_conflict(&edits("a:x>y b:x>y"), &touched).unwrap();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_of_an_agent_has_its_word_and_reason() {
+    fn every_outcome_of_an_agent_has_its_status_and_reason() {
         for (process, expected) in [
             (ProcessEnd::Exited(0), "success"),
             (
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_of_tests_has_its_reason() {
+    fn every_outcome_of_tests_has_its_reason() {
         for (process, expected) in [
             (ProcessEnd::Exited(0), "success"),
             (ProcessEnd::Exited(1), "failure: Tests failed: `make` ended with exit code 1"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_counts_most_then_the_agents_own_end() {
+    fn a_found_secret_takes_precedence_over_the_agents_outcome() {
         let (failed, denied) = (Ending::Failed("a".to_owned()), Ending::Denied("r".to_owned()));
         let secret = Ending::SecretFound("s".to_owned());
         assert_eq!(Ending::deciding(failed.clone(), secret.clone()), secret);

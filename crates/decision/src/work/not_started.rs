@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_program_gives_none() {
+    fn text_that_names_no_program_gives_none() {
         for (code, printed) in [
             (1, "sh: 1: foo: not found"),
             (127, ""),

@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_default_laws_may_not_be_changed() {
+    fn protected_paths_may_not_be_changed_by_default() {
         let rules = PathRules::load(&PathRulesSource::default()).unwrap();
         for law in
             ["crealeph.toml", ".github/ci.yml", ".github/workflows/a.yml", "policies/x.toml", "a/CODEOWNERS"]
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_test_command_names_is_a_test() {
+    fn files_named_in_the_test_command_are_tests() {
         let rules = PathRules::load(&PathRulesSource::default()).unwrap();
         for (command, path, is_test) in [
             ("sh check.sh", "check.sh", true),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_must_differ_and_nothing_is_a_plan_too() {
+    fn ids_must_differ_and_an_empty_plan_is_valid() {
         assert_eq!(plan(&items("a:\na:"), |_| false), Err(PlanError::DuplicateId(id("a"))));
         assert_eq!(plan(&[], |_| false), Ok(Plan::default()));
     }

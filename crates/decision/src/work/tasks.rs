@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_says_in_a_work_items_words_is_taken() {
+    fn task_fields_named_like_work_item_fields_are_used() {
         let tasks = [
             task("e-1", r#"{"id":"first","title":"Do it","constraints":["x"],"owner":"ana"}"#),
             task(
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_no_item_is_named() {
+    fn a_task_that_is_not_a_valid_item_is_named() {
         let wrong = [task("e-1", r#"{"title":"x","output_files":["../out"]}"#)];
         let error = items_of_tasks(&wrong, AgentId::Agent1).unwrap_err();
         assert!(

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_url_leaves_open_comes_from_where_every_client_has_it() {
+    fn settings_missing_in_the_url_come_from_the_usual_places() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         let write = |name: &str, text: &str| {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_is_reached_encrypted_unless_it_is_said_otherwise() {
+    fn remote_connections_are_encrypted_unless_disabled() {
         let folder = tempfile::tempdir().unwrap();
         let roots = folder.path().join("roots with space.pem");
         // The first certificate of any kind will do: nothing is connected to.

@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     // holds: invariant 7
-    fn the_writer_itself_may_only_add() {
+    fn the_writer_can_only_insert() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder);
         let refused = [

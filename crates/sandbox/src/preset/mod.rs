@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_in_the_home_does_not_bring_the_home() {
+    fn a_tool_in_the_home_does_not_grant_the_home() {
         let base = std::env::temp_dir().join(format!("crealeph-preset-{}", std::process::id()));
         let home = base.join("home");
         for (prefix, expected) in [

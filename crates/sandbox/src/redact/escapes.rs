@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_undone_and_the_rest_is_as_it_was() {
+    fn escapes_are_decoded_and_the_rest_is_unchanged() {
         for (escaped, plain) in [
             ("a%2Fb%2fc", "a/b/c"),
             ("100% of %zz %2", "100% of %zz %2"),

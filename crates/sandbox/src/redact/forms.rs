@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn of_settings_what_a_key_calls_secret_counts() {
+    fn values_under_secret_keys_of_a_settings_file_count() {
         let text = r#"{"env": {"API_KEY": "sk-0123456789ab", "model": "claude-sonnet-4-20250514"}, "password": "short1"}
             //registry.example.com/:_authToken=npm_0123456789abcdef
             The token should be described0123 somewhere."#;

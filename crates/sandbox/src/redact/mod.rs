@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_be_the_start_of_a_secret_is_held_back() {
+    fn only_a_possible_start_of_a_secret_is_held_back() {
         let mut stream = RedactedStream::new(Redactor::new([b"correct horse".as_slice()]));
         let mut out = Vec::new();
         stream.push(b"{\"tool\":\"read\"}\n", &mut out);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_bounded() {
+    fn the_text_held_back_is_bounded() {
         let redactor = Redactor::new([b"0123456789abcdef".as_slice()]);
         let mut stream = RedactedStream::new(redactor);
         let mut out = Vec::new();
@@ -446,7 +446,7 @@ mod tests {
         }
 
         #[test]
-        fn what_holds_no_secret_is_unchanged(bytes in proptest::collection::vec(0u8..128, 0..300)) {
+        fn text_without_a_secret_is_unchanged(bytes in proptest::collection::vec(0u8..128, 0..300)) {
             let redactor = Redactor::new([b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8".as_slice()]);
             let mut stream = RedactedStream::new(redactor);
             let mut out = Vec::new();

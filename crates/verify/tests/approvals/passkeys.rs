@@ -79,7 +79,7 @@ fn copy(log: &Log) -> Log {
 
 #[test]
 // holds: invariant 20
-fn a_verdict_by_a_passkey_is_taken_and_every_changed_byte_of_it_is_not() {
+fn a_passkey_verdict_is_accepted_and_refused_with_any_byte_changed() {
     let ana = Signer::new("ana", 1);
     for mut authenticator in [Authenticator::es256("ben-1"), Authenticator::eddsa("ben-1")] {
         let mut log = log_with(&authenticator, &ana);
@@ -283,7 +283,7 @@ fn each_forgery_of_an_enrolment_is_named() {
 }
 
 #[test]
-fn a_sign_in_is_by_a_passkey_of_the_log_at_its_origin_and_a_moment_ago() {
+fn a_sign_in_needs_a_recent_answer_of_an_enrolled_passkey_at_its_origin() {
     let ana = Signer::new("ana", 1);
     let mut authenticator = Authenticator::eddsa("ben-1");
     let mut log = log_with(&authenticator, &ana);

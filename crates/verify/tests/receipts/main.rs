@@ -228,7 +228,7 @@ fn cases() -> Vec<(String, Case)> {
 }
 
 #[test]
-fn every_case_is_answered_as_it_says() {
+fn every_case_gives_its_expected_answer() {
     let (mut count, mut wrong) = (0, Vec::new());
     {
         for (place, case) in cases() {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_git_writes_and_what_it_must_not_find() {
+    fn files_that_git_writes_and_files_it_must_not_find() {
         for routine in [
             "HEAD",
             "ORIG_HEAD",

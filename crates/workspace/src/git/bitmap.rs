@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_run_and_literal_stands_where_the_ones_before_it_end() {
+    fn every_run_and_literal_starts_where_the_previous_ones_end() {
         let words = [
             // Two words of zeros, then two literals; three words of ones, then one literal; nothing at all.
             2 << 1 | 2 << 33,

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_index_names_what_is_gone_and_what_is_new() {
+    fn a_split_index_lists_removed_and_new_entries() {
         let shared = parse(include_bytes!("../../tests/index/shared"), 20).unwrap();
         let split = parse(include_bytes!("../../tests/index/split"), 20).unwrap();
         let link = split.link.unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused() {
+    fn an_invalid_index_is_refused() {
         let small = |version, extensions: &[u8]| index(version, &[b"\0\x01a"], extensions);
         for (bytes, why) in [
             (small(5, b""), "version"),

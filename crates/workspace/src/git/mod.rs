@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tracked_and_what_lies_above_it() {
+    fn tracked_paths_and_the_folders_above_them() {
         let tracked = tracked(&["a", "b/c", "b-d", "sub", "sparse/"]);
         for path in ["a", "b/c", "sub", "sparse/x", "sparse/deep/x"] {
             assert!(tracked.holds(path.as_bytes()), "{path}");

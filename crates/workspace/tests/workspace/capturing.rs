@@ -104,7 +104,7 @@ fn ignored_changes_are_discarded_and_counted() {
 }
 
 #[test]
-fn what_is_written_to_git_is_discarded_and_told() {
+fn writes_to_git_are_discarded_and_reported() {
     let place = Place::with(&[("a", "1"), (".git/HEAD", "x"), (".git/config", "x"), ("sub/.git", "x")]);
     let capsule = captured(&place, |view| {
         view.place.write(".git/index", "new");
@@ -122,7 +122,7 @@ fn what_is_written_to_git_is_discarded_and_told() {
 
 /// A file or link that a run leaves, and the denial.
 #[test]
-fn what_programs_outside_would_read_as_their_own_is_denied() {
+fn paths_that_outside_programs_read_as_their_own_are_denied() {
     let written: [(&str, &str); 20] = [
         (".git/config", ".git/config"),
         (".git/hooks/pre-commit", ".git/hooks/pre-commit"),
@@ -239,7 +239,7 @@ fn an_ignore_file_edited_to_hide_work_does_not_hide_it() {
 }
 
 #[test]
-fn what_an_ignore_file_no_longer_hides_comes_to_light() {
+fn files_that_an_ignore_file_no_longer_hides_are_captured() {
     let place = Place::with(&[
         (".gitignore", "build/\n"),
         ("build/old", "1"),
@@ -290,7 +290,7 @@ fn deleting_everything_spares_what_is_ignored() {
 }
 
 #[test]
-fn rules_that_were_never_asked_do_not_come_into_force_when_they_are_gone() {
+fn removed_rules_that_never_applied_do_not_come_into_force() {
     // What is tracked in an ignored folder counts, but its ignore file is not asked; then all of it is removed.
     let place = Place::with(&[(".gitignore", "*\n"), ("i/.gitignore", "*\n"), ("i/j", "1")]);
     place.track("", &[".gitignore", "i/.gitignore"]);
@@ -328,7 +328,7 @@ fn a_tracked_file_counts_whatever_ignores_it() {
 }
 
 #[test]
-fn what_no_state_can_hold_is_refused_by_its_path() {
+fn unsupported_files_are_refused_by_path() {
     let place = Place::with(&[(".gitignore", "ignored/\n"), ("a", "1")]);
     let error = captured(&place, |view| {
         view.place.link("escape", "/etc/passwd");
@@ -393,7 +393,7 @@ fn contents_stay_in_the_view_until_they_are_kept_and_can_be_taken_back() {
 }
 
 #[test]
-fn a_large_change_is_counted_and_measured_without_being_read() {
+fn a_large_change_is_counted_and_measured_but_not_read() {
     let place = Place::with(&[("same", "1"), ("longer", "1"), ("other", "1"), ("gone", "1")]);
     place.link("link", "same");
     place.link("turned", "same");

@@ -45,7 +45,7 @@ fn one_delta_per_hunk() {
 }
 
 #[test]
-fn one_delta_for_what_is_no_text() {
+fn one_delta_for_a_file_that_is_not_text() {
     assert_eq!(deltas("1\n2\n\0", "x\n2\ny\n\0"), ["a"]);
     assert_eq!(deltas("1\n2\n3\n", "x\n2\ny\n\0"), ["a"]);
 }
@@ -161,7 +161,7 @@ fn every_kind_of_change_is_shown_as_git_shows_it() {
 }
 
 #[test]
-fn what_is_past_the_bound_is_named_instead() {
+fn changes_past_the_limit_are_named_instead() {
     let place = Place::with(&[("long", "1\n")]);
     let text = shown(&place, 200, |place| {
         place.write("long", &"x\n".repeat(200));
@@ -175,7 +175,7 @@ fn what_is_past_the_bound_is_named_instead() {
 }
 
 #[test]
-fn comparing_ends_when_its_time_is_over() {
+fn comparing_ends_when_its_time_is_up() {
     let place = Place::with(&[("a", "1\n")]);
     let workspace = place.workspace();
     let before = workspace.snapshot().unwrap();

@@ -19,7 +19,7 @@ fn object(place: &Place, digest: &Blake3) -> PathBuf {
 }
 
 #[test]
-fn what_is_put_comes_back() {
+fn a_stored_content_is_read_back() {
     let place = Place::new();
     let workspace = place.workspace();
     let store = workspace.store();
@@ -121,7 +121,7 @@ fn many_files_at_once() {
 }
 
 #[test]
-fn a_state_is_kept_by_its_difference_and_comes_back_whole() {
+fn a_state_kept_as_a_difference_is_restored_whole() {
     let place = Place::with(&[("a", "one"), ("b/c", "two")]);
     let workspace = place.workspace();
     let mut before = workspace.snapshot().unwrap();
@@ -217,7 +217,7 @@ fn git(blobs: &Arc<Mutex<BTreeMap<String, Vec<u8>>>>) -> GitObjects {
 }
 
 #[test]
-fn what_git_has_is_not_copied_and_comes_back_from_there() {
+fn contents_in_git_are_not_copied_and_are_restored_from_git() {
     let place = Place::with(&[("same", "in git"), ("other", "edited"), ("d/new", "new"), ("twin", "in git")]);
     let blobs = [("same", "in git"), ("other", "as committed")]
         .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
@@ -255,7 +255,7 @@ fn what_git_has_is_not_copied_and_comes_back_from_there() {
 }
 
 #[test]
-fn what_git_has_lost_is_told_by_its_path() {
+fn a_content_that_git_lost_is_named_by_path() {
     let place = Place::with(&[("d/lost", "was in git"), ("kept", "too")]);
     let blobs = Arc::new(Mutex::new(BTreeMap::from([("d/lost".to_owned(), b"was in git".to_vec())])));
     let workspace = place.workspace().with_git(git(&blobs));
@@ -276,7 +276,7 @@ fn what_git_has_lost_is_told_by_its_path() {
 }
 
 #[test]
-fn what_is_hidden_is_in_the_state_but_its_content_is_kept_nowhere() {
+fn hidden_files_are_in_the_state_but_their_contents_are_not_kept() {
     let place = Place::new();
     place.write("a", "one");
     place.write("sub/.env", "PASSWORD=hunter2");

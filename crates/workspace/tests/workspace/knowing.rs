@@ -64,7 +64,7 @@ fn tree() -> Place {
 }
 
 #[test]
-fn whatever_happens_to_a_known_tree_is_found() {
+fn any_change_to_a_cached_tree_is_found() {
     let place = tree();
     let at = |path: &str| place.at(path);
     check(&place, "a file changes", || place.write("d/e/c", "x"));
@@ -116,7 +116,7 @@ fn rules_that_change_are_found_in_folders_that_did_not() {
 }
 
 #[test]
-fn times_that_are_put_back_hide_nothing() {
+fn times_that_are_set_back_hide_nothing() {
     let place = tree();
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     for (what, act) in [
@@ -138,7 +138,7 @@ fn times_that_are_put_back_hide_nothing() {
 
 /// What can no longer be read is said, not taken from what was known.
 #[test]
-fn what_is_known_does_not_make_up_for_what_is_refused() {
+fn a_cached_tree_is_still_refused() {
     let place = tree();
     check(&place, "nothing", || ());
     fs::set_permissions(place.at("j/k"), fs::Permissions::from_mode(0o4755)).unwrap();
@@ -149,7 +149,7 @@ fn what_is_known_does_not_make_up_for_what_is_refused() {
 
 /// A cache of another device, or in the form of an earlier version, is no cache.
 #[test]
-fn a_cache_of_another_form_is_not_believed() {
+fn a_cache_in_another_format_is_ignored() {
     let place = tree();
     check(&place, "nothing", || ());
     let path = place.at(".crealeph/state-cache");
@@ -162,7 +162,7 @@ fn a_cache_of_another_form_is_not_believed() {
 
 /// What is known is not written down again, also where folders hold what is ignored.
 #[test]
-fn nothing_is_written_where_nothing_is_new() {
+fn nothing_is_written_if_nothing_is_new() {
     let place = tree();
     place.write(".gitignore", "ignored/\n*.tmp\n");
     place.write("ignored/x", "");
@@ -197,7 +197,7 @@ fn find(place: &Place, end: &str) -> Vec<String> {
 }
 
 #[test]
-fn names_are_found_wherever_they_are_and_as_soon_as_they_are_there() {
+fn names_are_found_anywhere_and_immediately() {
     let place = Place::with(&[("a.key", ""), ("d/e/b.key", ""), ("ignored/f/c.key", ""), ("d/x", "")]);
     place.write(".gitignore", "ignored/\n");
     place.write(".git/d.key", "");

@@ -183,7 +183,7 @@ fn a_published_file_keeps_its_permissions_and_new_ones_are_plain() {
 }
 
 #[test]
-fn owners_are_kept_where_root_publishes() {
+fn owners_are_kept_if_root_publishes() {
     let place = Place::with(&[("theirs", "1"), ("folder/x", "1")]);
     // Only root can give files away; for everyone else all files are their own, and stay so.
     let other = if rustix::process::geteuid().is_root() { 1234 } else { rustix::process::geteuid().as_raw() };
@@ -356,7 +356,7 @@ fn a_held_change_can_be_rejected_and_a_dropped_one_leaves_nothing() {
 }
 
 #[test]
-fn a_change_that_is_being_prepared_is_not_swept_away() {
+fn a_change_that_is_being_prepared_is_not_cleaned_up() {
     let place = Place::with(&[("a", "1")]);
     let capsule = captured(&place, |view| view.place.write("a", "2"));
     let workspace = place.workspace();
@@ -367,7 +367,7 @@ fn a_change_that_is_being_prepared_is_not_swept_away() {
 }
 
 #[test]
-fn a_plan_that_is_damaged_is_neither_done_nor_undone() {
+fn a_damaged_plan_is_neither_applied_nor_undone() {
     let place = Place::with(&[("a", "1")]);
     let capsule = captured(&place, |view| view.place.write("a", "2"));
     let workspace = place.workspace();
@@ -381,7 +381,7 @@ fn a_plan_that_is_damaged_is_neither_done_nor_undone() {
 }
 
 #[test]
-fn a_late_write_to_what_was_displaced_is_kept_beside() {
+fn a_late_write_to_a_displaced_file_is_kept() {
     let place = Place::with(&[("a", "1")]);
     let mut slow = fs::OpenOptions::new().append(true).open(place.at("a")).unwrap();
     publish(&place, |view| view.place.write("a", "2"));

@@ -81,7 +81,7 @@ fn a_name_of_white_space_is_refused_and_one_with_line_breaks_is_not() {
 }
 
 #[test]
-fn a_hundred_refusals_are_told_and_no_more() {
+fn at_most_a_hundred_refusals_are_reported() {
     let place = Place::new();
     (0..150).for_each(|number| place.link(&format!("l{number:03}"), "/"));
     assert_eq!(place.refusals().len(), 100);

@@ -25,7 +25,7 @@ fn a_state_is_files_links_and_executable_bits() {
 }
 
 #[test]
-fn the_hash_is_of_the_state_and_nothing_else() {
+fn the_hash_covers_the_state_and_nothing_else() {
     let files = [("a", "1"), ("d/e", "2")];
     let (one, other) = (Place::with(&files), Place::with(&[files[1], files[0]]));
     let hash = one.snapshot().state().hash();
@@ -107,7 +107,7 @@ fn a_damaged_cache_is_no_cache() {
 
 #[test]
 // holds: invariant 3
-fn limits_are_told_with_the_way_to_raise_them() {
+fn a_limit_error_says_how_to_raise_the_limit() {
     let place = Place::with(&[("a", ""), ("b", ""), ("d/e/f", "")]);
     place.write(".gitignore", "# long\n");
     let said = |limits: ScanLimits| match Workspace::open_with(place.path(), limits).unwrap().snapshot() {

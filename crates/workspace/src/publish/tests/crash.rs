@@ -22,12 +22,7 @@ const MOMENT: &str = "CREALEPH_TEST_MOMENT";
 
 fn start(role: &str, folder: &Path, moment: usize) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "publish::tests::crash::as_a_process_of_its_own",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", "publish::tests::crash::child_process", "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
         .env(FOLDER, folder)
         .env(MOMENT, moment.to_string())
@@ -43,7 +38,7 @@ fn run(role: &str, folder: &Path, moment: usize) -> ExitStatus {
 
 /// Does nothing when the tests run; does its task as a process of its own.
 #[test]
-fn as_a_process_of_its_own() {
+fn child_process() {
     let (Ok(role), Some(folder)) = (std::env::var(ROLE), std::env::var_os(FOLDER)) else { return };
     let moment: usize = std::env::var(MOMENT).unwrap().parse().unwrap();
     let workspace = Workspace::open(Path::new(&folder)).unwrap();
