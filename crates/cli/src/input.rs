@@ -107,12 +107,12 @@ impl Source {
 }
 
 /// Waits a moment for someone to write to a pipe that was opened without waiting: what was read of it by then, or nothing
-/// if nobody came.
+/// if no one came.
 fn first_bytes(mut pipe: &File) -> io::Result<Option<Vec<u8>>> {
     for _ in 0..20 {
         let mut byte = [0];
         match pipe.read(&mut byte) {
-            // The end of a pipe that nobody has opened for writing yet, or any more.
+            // The end of a pipe that no one has opened for writing yet, or any more.
             Ok(0) => std::thread::sleep(Duration::from_millis(50)),
             Ok(_) => return Ok(Some(byte.to_vec())),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Vec::new())),

@@ -21,7 +21,7 @@ const MAX_KEY_BYTES: usize = 64 << 10;
 const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// The most keys of an agent that are looked at.
 const MAX_IDENTITIES: u32 = 1_000;
-/// How long an agent may take to list its keys; somebody may have to touch a key before it signs.
+/// How long an agent may take to list its keys; someone may have to touch a key before it signs.
 const LIST_TIME: Duration = Duration::from_secs(10);
 const SIGN_TIME: Duration = Duration::from_secs(120);
 /// The files that are tried if no key is named.

@@ -16,7 +16,7 @@ use crate::user_state;
 
 /// Trusts every configuration, for CI and scripts; never a `.crealeph`.
 pub(crate) const VARIABLE: &str = "CREALEPH_TRUST";
-/// Nobody is to be asked.
+/// No one is to be asked.
 static NEVER_ASK: AtomicBool = AtomicBool::new(false);
 
 /// How many grants are shown at once.
@@ -124,7 +124,7 @@ pub(crate) fn is_trusted_by_environment() -> Result<bool, ArgumentFailure> {
     }
 }
 
-/// Nobody is asked from now on: what was not accepted is refused.
+/// No one is asked from now on: what was not accepted is refused.
 pub(crate) fn never_ask() {
     NEVER_ASK.store(true, Ordering::Relaxed);
 }

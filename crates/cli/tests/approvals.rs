@@ -209,13 +209,14 @@ fn before_anybody_is_enrolled_verdicts_are_unproven_and_afterwards_they_are_refu
     let [first, second, _] = drafts.as_slice() else { panic!("{drafts:?}") };
     let unproven = world.good(&["approve", first, "--by", "somebody"]);
     assert_eq!((&unproven["proven"], &unproven["missing"]), (&json!(false), &json!(0)));
-    world.refused(&["approve", second, "--sign-with", "ben"], "nobody is enrolled");
+    world.refused(&["approve", second, "--sign-with", "ben"], "no one is enrolled");
     world.good(&["person", "add", "ana", "--key", "ana.pub", "--first-admin"]);
     world.refused(&["approve", second, "--by", "somebody"], "proves nothing");
     world.refused(&["review", "approve", second, "--by", "somebody", "--reason", "x"], "proves nothing");
     world.good(&["person", "revoke", "ana", "--sign-with", "ana"]);
     world.refused(&["review", "reject", second, "--by", "somebody", "--reason", "x"], "proves nothing");
-    world.refused(&["person", "add", "ben", "--key", "ben.pub", "--first-admin"], "has had a first admin");
+    world
+        .refused(&["person", "add", "ben", "--key", "ben.pub", "--first-admin"], "already has a first admin");
     world.refused(&["person", "add", "ben", "--key", "ben.pub", "--sign-with", "ana"], "was revoked");
     assert_eq!(world.run(&["ledger", "verify"]).0, 0);
 }
@@ -245,7 +246,7 @@ fn what_was_changed_moved_or_signed_for_something_else_is_refused() {
     world.ssh_keygen(&["-q", "-Y", "sign", "-n", "file", "-f", "ben", "other.json"]);
     refused("other.json", "other.json.sig", "namespace `file`");
 
-    // A file of rules that nobody set changes nothing, and one that is set lapses what was signed under another.
+    // A file of rules that no one set changes nothing, and one that is set lapses what was signed under another.
     world.0.write("rules.toml", TWO);
     assert_eq!(world.good(&["rule", "test", "rules.toml", "--limit", "1"])["rule"], "two");
     assert_eq!(world.run(&["rule", "show"]).1, "");
@@ -285,9 +286,9 @@ fn an_unattended_approval_counts_if_the_rule_says_so_and_a_rejection_ends_it() {
     assert!(waiting.lines().count() == 1 && waiting.contains(third.as_str()), "{waiting}");
     let (_, listed, _) = world.run(&["review", "list"]);
     assert_eq!(listed.lines().count(), 1, "{listed}");
-    // Without a terminal nobody can be asked.
+    // Without a terminal there is no one to ask.
     let (code, _, stderr) = world.run(&["approve", third, "--sign-with", "ben"]);
-    assert!(code == 2 && stderr.contains("nobody can be asked"), "{stderr}");
+    assert!(code == 2 && stderr.contains("no terminal to ask on"), "{stderr}");
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn every_bad_answer_is_one_failed_event_that_says_why() {
     assert_eq!(scratch.run(&["ledger", "verify"], "").0, 0);
 }
 
-/// A word that the agent's processes of one test have among their arguments, and nobody else's.
+/// A word that the agent's processes of one test have among their arguments, and no one else's.
 fn sleeper(scratch: &Scratch) -> String {
     let word = scratch.path().file_name().unwrap().to_str().unwrap().to_owned();
     scratch.write("sleeper.py", "import os, sys, time\nos.fork()\nsys.stdin.read()\ntime.sleep(3600)\n");

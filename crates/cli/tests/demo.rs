@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Plays it for somebody whose git signs every commit, with a program that cannot.
+/// Plays it for someone whose git signs every commit, with a program that cannot.
 fn demo(folder: &Path, home: &Path) -> Output {
     fs::write(home.join(".gitconfig"), "[commit]\ngpgsign = true\n[gpg]\nprogram = false\n").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
@@ -38,7 +38,7 @@ fn the_story_goes_as_expected_in_80_columns() {
     ] {
         assert!(unwrapped.contains(passage), "`{passage}` is not in:\n{printed}");
     }
-    assert!(!printed.contains('\x1b'), "nobody sees colours in a pipe");
+    assert!(!printed.contains('\x1b'), "no one sees colours in a pipe");
     for line in printed.lines().filter(|line| !line.starts_with("$ ")) {
         assert!(line.chars().count() <= 80, "wider than 80 columns: {line}");
     }

@@ -251,7 +251,7 @@ fn each_mistake_has_its_answer() {
         // Work.
         ("crealeph work run 'a task'", 2, "not_found", "use --agent NAME to run a task given in words"),
         ("USER= crealeph work approve nope --reason x", 2, "bad_name", "USER is not set; give it with --by"),
-        ("crealeph work verify crealeph.toml", 2, "bad_key", "give the public key that you kept with --key"),
+        ("crealeph work verify crealeph.toml", 2, "bad_key", "give the public key that you saved with --key"),
         ("crealeph ledger backup no/such/copy.db", 2, "ledger_failed", "no folder to write it into"),
         ("crealeph work show", 1, "unknown_run", "there is no run in this workspace yet"),
         ("crealeph work show nope", 1, "unknown_run", "there is no run `nope` in this workspace; see"),
@@ -378,7 +378,7 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
         let ran = shell(folder.path(), &format!("crealeph {printer} | true; exit ${{PIPESTATUS[0]}}"));
         assert_eq!(ran.code, 0, "{printer}: {}", ran.stderr);
         assert!(!ran.stderr.contains("error"), "{printer}: {}", ran.stderr);
-        // Nobody has to hear it either.
+        // No one has to hear it either.
         let ran = shell(folder.path(), &format!("crealeph {printer} 2> /dev/full"));
         assert_eq!(ran.code, 0, "{printer}: {}", ran.stdout);
     }

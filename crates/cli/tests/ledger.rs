@@ -640,7 +640,7 @@ fn an_input_that_never_ends_or_never_begins_is_refused_at_once() {
         let (code, _, stderr) = scratch.run(args, "");
         assert!(code == 1 || code == 2, "{args:?}: {stderr}");
         assert!(
-            stderr.contains("/dev/zero") || stderr.contains("line 1") || stderr.contains("nobody writes"),
+            stderr.contains("/dev/zero") || stderr.contains("line 1") || stderr.contains("no one writes"),
             "{stderr}"
         );
     }

@@ -295,7 +295,7 @@ fn child_reader() {
     say("done");
 }
 
-/// Runs shell commands with a small disk of their own mounted at `$DISK`, in a namespace nobody else sees.
+/// Runs shell commands with a small disk of their own mounted at `$DISK`, in a namespace no one else sees.
 fn on_a_small_disk(script: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");

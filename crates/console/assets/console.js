@@ -131,7 +131,7 @@ function showMarks() {
   form.elements.ids.value = marked.map((box) => box.dataset.mark).join(',');
   if (marked.length === 0) return;
   const words = marked[0].closest('label').querySelector('span').textContent;
-  form.querySelector('[data-status]').textContent = `${marked.length} marked: ${words}.${isFull ? ' That is as many as can be decided in one go.' : ''}`;
+  form.querySelector('[data-status]').textContent = `${marked.length} marked: ${words}.${isFull ? ' That is the maximum to decide at once.' : ''}`;
 }
 
 function mark() {
@@ -197,7 +197,7 @@ function concerns(entry) {
   return live === '' || live === `robot=${encodeURIComponent(entry.subject)}`;
 }
 
-// Nothing jumps under the cursor: a page is renewed by itself only while nobody is at work in it.
+// Nothing jumps under the cursor: a page is renewed by itself only while no one is at work in it.
 function isBusy() {
   const active = document.activeElement;
   return window.scrollY > 0 || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-mark]:checked') !== null
@@ -231,7 +231,7 @@ async function refresh() {
 }
 
 // Output of a run that goes on: what came is asked for from where the last part ended, and appended. The end stays in view if it was, and
-// nothing moves for somebody who reads further up.
+// nothing moves for someone who reads further up.
 const FOLLOW_MS = 1000;
 const MAX_PARTS = 4000;
 let followed = false;
@@ -266,7 +266,7 @@ async function followOutput() {
         pre.dataset.next = part.dataset.next;
         const [state, now] = [document, fresh].map((page) => page.querySelector('[data-state]'));
         if (state && now) state.replaceChildren(...now.childNodes);
-        note.textContent = 'The run goes on, and what it prints appears here.';
+        note.textContent = 'The run is in progress; its output appears here.';
         if (part.dataset.more !== undefined) wait = 0;
         if (part.dataset.running === undefined && wait > 0) {
           delete pre.dataset.running;
@@ -314,7 +314,7 @@ function startFollowing() {
 }
 startFollowing();
 
-// A list of what no entry tells yet is asked for again, while nobody is at work in it.
+// A list of what no entry tells yet is asked for again, while no one is at work in it.
 const again = Number(document.querySelector('[data-again]')?.dataset.again);
 if (again > 0) setInterval(() => { if (!isBusy() && count === 0) refresh(); }, again * 1000);
 

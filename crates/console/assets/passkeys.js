@@ -26,7 +26,7 @@ async function answered(answer) {
 const post = (url, body) => fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }).then(answered);
 const sendForm = (url, fields) => fetch(url, { method: 'POST', body: new URLSearchParams(fields) }).then(answered);
 
-/** Says how it went, to everybody. */
+/** Says how it went, to everyone. */
 function say(place, words, isError = false) {
   const status = place.querySelector('[data-status]');
   status.textContent = words;
@@ -154,7 +154,7 @@ function offerSeveral(place) {
       for (const [at, one] of all.entries()) {
         if (!isOpen(one)) continue;
         say(place, `${at + 1} of ${all.length}: ${one.querySelector('h2').textContent}`);
-        tell(one, 'Your passkey is asked.');
+        tell(one, 'Waiting for your passkey.');
         try {
           await decideAbout(one.dataset.several, fields);
         } catch (error) {

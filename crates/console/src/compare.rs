@@ -32,7 +32,7 @@ pub fn comparison(viewer: &Viewer, found: &RunComparison) -> Markup {
                 @for file in files { @if let Some(diff) = &file.diff { (hunks(&file.path, &diff.text, DiffBounds::PART)) @if diff.left_out_bytes > 0 { p .cut { (number(diff.left_out_bytes)) " more bytes are not shown." } } } }
             }
         }
-        p { a href=(query("/runs/compare", &[("a", Some(&other)), ("b", Some(&one))])) { "The other way round" } " · " a href=(query("/v1/work/compare", &[("a", Some(&one)), ("b", Some(&other))])) { "As JSON" } }
+        p { a href=(query("/runs/compare", &[("a", Some(&other)), ("b", Some(&one))])) { "Swap A and B" } " · " a href=(query("/v1/work/compare", &[("a", Some(&one)), ("b", Some(&other))])) { "As JSON" } }
     }
 }
 
@@ -91,7 +91,7 @@ fn summary(files: &[ComparedFile]) -> String {
         (FileStanding::OnlyB, "only in B"),
         (FileStanding::Alike, "alike"),
         (FileStanding::Different, "different"),
-        (FileStanding::Unknown, "in both, of unknown likeness"),
+        (FileStanding::Unknown, "in both, possibly different"),
     ];
     let counted: Vec<String> = all
         .into_iter()

@@ -83,13 +83,13 @@ pub fn execution(viewer: &Viewer, story: &ExecutionStory) -> Markup {
             @for attempt in &story.attempts { (attempt_section(viewer, attempt)) }
         }
         @if let Some(objective) = &story.objective {
-            section aria-labelledby="asked" { h2 #asked { "What was asked" } (block(&objective.text, "What was asked", Some(&api))) }
+            section aria-labelledby="asked" { h2 #asked { "Request" } (block(&objective.text, "Request", Some(&api))) }
         }
         section aria-labelledby="artifacts" {
             h2 #artifacts { "Artifacts" }
-            @if story.artifacts.is_empty() { p { "It made none." } }
+            @if story.artifacts.is_empty() { p { "It created none." } }
             @for artifact in &story.artifacts { (artifact_section(viewer, artifact)) }
-            @if story.has_more_artifacts { p .cut { "It made more than are shown." } }
+            @if story.has_more_artifacts { p .cut { "It created more than are shown." } }
         }
         @for entry in &story.unreadable { p .error { "The record in " a href={ "/ledger/" (path(entry)) } { (short(entry)) } " cannot be read." } }
         p { a href=(query("/ledger", &[("execution", Some(id))])) { "Its entries" } " · "
@@ -155,7 +155,7 @@ pub(crate) fn approval_story(approval: &ApprovalStory, now: Instant) -> Markup {
     html! {
         p { "Approval: " (badge(&approval.state))
             @if let Some(rule) = &approval.rule { " under the rule " code { (line(rule)) } }
-            @if let Some(wanted) = approval.approvals { ", which asks for " (counted(wanted, "approval")) }
+            @if let Some(wanted) = approval.approvals { ", which requires " (counted(wanted, "approval")) }
             @if let Some(group) = &approval.group { " of " code { (line(group)) } }
         }
         @if !approval.verdicts.is_empty() {

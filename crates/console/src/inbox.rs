@@ -31,7 +31,7 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
     html! {
         h1 { "Inbox" }
         @if page.items.is_empty() && page.next.is_none() {
-            (empty("Nothing waits for a person. Drafts and held changes come here:", Some("crealeph work run --hold --task \"…\" --agent NAME")))
+            (empty("Nothing awaits approval. Drafts and held changes appear here:", Some("crealeph work run --hold --task \"…\" --agent NAME")))
         } @else {
             (marked_form())
             ul .cards { @for (item, mark) in page.items.iter().zip(marks(viewer, page.items)) { (card(viewer, item, mark)) } }
@@ -66,7 +66,7 @@ fn card(viewer: &Viewer, item: &InboxItem, mark: Option<Mark>) -> Markup {
         li data-row {
             h2 { a href={ "/inbox/" (path(id)) } { (title(&item.entry, item.change.as_deref())) } }
             @if let Some((number, likeness)) = mark {
-                p hidden { label { input type="checkbox" data-mark=(id) data-alike=(number); " Mark, to decide about several " span { (words(&likeness.to_string())) } } }
+                p hidden { label { input type="checkbox" data-mark=(id) data-alike=(number); " Mark to decide about several at once " span { (words(&likeness.to_string())) } } }
             }
             p {
                 @match &item.change {
@@ -79,7 +79,7 @@ fn card(viewer: &Viewer, item: &InboxItem, mark: Option<Mark>) -> Markup {
             @if let Some(why) = &item.subject.outdated { p { (badge("outdated")) " " (line(why)) } }
             @match &item.state {
                 Some(state) => { (waiting(state)) (lapsed(state)) }
-                None => p .quiet { "Nobody is enrolled, so a verdict is not signed." },
+                None => p .quiet { "No one is enrolled, so a verdict is not signed." },
             }
         }
     }
@@ -89,7 +89,7 @@ fn waiting(state: &SubjectState) -> Markup {
     html! {
         p { "Rule " code { (line(state.rule.name.as_str())) } ": " (counted(missing_approvals(state), "approval")) " missing."
             @if !state.may_decide.is_empty() { " May decide: " (line(&state.may_decide.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))) "." }
-            @else { " Nobody who is enrolled may decide." }
+            @else { " No one who is enrolled may decide." }
         }
     }
 }
@@ -156,12 +156,12 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
             ("Lands in", html! { code { (line(subject.target.as_str())) } }),
             ("Rule", html! { code { (line(state.rule.name.as_str())) } ", digest " code { (state.rule_digest.to_string()) } }),
         ]))
-        @if history.judge.had_people() { (waiting(state)) } @else { p .quiet { "Nobody is enrolled, so a verdict is not signed." } }
+        @if history.judge.had_people() { (waiting(state)) } @else { p .quiet { "No one is enrolled, so a verdict is not signed." } }
         @match basis {
             SubjectBasis::Draft { record, evidence } => {
                 section aria-labelledby="evidence" { h2 #evidence { "Evidence" }
                     ul { @for used in evidence { li { (used.kind.as_str()) ", entry " (used.seq) ", " time datetime=(used.at.to_string()) title=(used.at.to_string()) { (ago(used.at, now)) } } } }
-                    @if evidence.is_empty() { p { "It rests on none." } }
+                    @if evidence.is_empty() { p { "It is based on none." } }
                 }
                 @if let Some(record) = record {
                     section aria-labelledby="policy" { h2 #policy { "Policy" }
@@ -216,7 +216,7 @@ fn passkeys(viewer: &Viewer, case: &SubjectCase) -> Markup {
         return html! {};
     }
     if !case.state.rule.proofs.contains(&ProofKind::Passkey) {
-        return html! { p .quiet { "The rule takes SSH keys alone." } };
+        return html! { p .quiet { "The rule accepts only SSH keys." } };
     }
     html! {
         div data-passkey-verdict="" hidden {

@@ -31,8 +31,8 @@ pub fn entries(viewer: &Viewer, list: &LedgerList<'_>) -> Markup {
         }
         @if list.page.entries.is_empty() {
             @match next.is_some() {
-                true => (empty("No entry fits in the part of the log that was looked at.", None)),
-                false => (empty("No entry fits. Append some:", Some("crealeph ledger append entries.jsonl"))),
+                true => (empty("No entry matches in the part of the log that was searched.", None)),
+                false => (empty("No entry matches. Append some:", Some("crealeph ledger append entries.jsonl"))),
             }
         } @else {
             (entry_table(viewer, &list.page.entries))
@@ -102,7 +102,7 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
         @if *is_subject { p { a href={ "/inbox/" (path(id)) } { "Its approval" } } }
         section .verify aria-labelledby="verify" data-entry=(id) {
             h2 #verify { "Proof" }
-            p { a href={ (api) "/proof" } { "Inclusion proof and checkpoint as JSON" } ". Checked with a key that you kept, it proves that the entry is in the log. "
+            p { a href={ (api) "/proof" } { "Inclusion proof and checkpoint as JSON" } ". Checked with a key that you saved, it proves that the entry is in the log. "
                 a href="/verify.html" { "Save the verifier" } " and use it offline: a page that the server sends can only be as honest as the server." }
             script src=(asset_url("proof.js")) defer {}
         }

@@ -30,7 +30,7 @@ pub(crate) fn run_output(id: &str, output: &RunOutput) -> Markup {
                 RunOutput::Part(part) => {
                     @if part.after > 0 { p .cut { (number(part.after)) " bytes before it are not shown. " a href={ "/runs/" (id) "/output" } { "Show it from the start" } } }
                     (records(id, part))
-                    @if part.is_running { p .quiet data-follow="" { "The run goes on. " a href={ "/runs/" (id) } { "Refresh" } } }
+                    @if part.is_running { p .quiet data-follow="" { "The run is in progress. " a href={ "/runs/" (id) } { "Refresh" } } }
                     @else if part.records.is_empty() { p .quiet { "Nothing was printed, or it was cleaned." } }
                 }
                 RunOutput::Files(files) => {
@@ -50,11 +50,11 @@ pub fn output(viewer: &Viewer, id: &str, part: &OutputPart) -> Markup {
         h1 { "Output of run " code { (id) } }
         p { span data-state="" { (badge(&part.status)) } @if part.is_running { " for " (elapsed(&part.started_at, viewer.now)) } ", from byte " (number(part.after)) " to " (number(part.next)) }
         (records(id, part))
-        @if part.records.is_empty() { p .quiet { @if part.is_running { "Nothing more was printed so far." } @else { "That is all." } } }
+        @if part.records.is_empty() { p .quiet { @if part.is_running { "No more output so far." } @else { "This is the end of the output." } } }
         p {
             a href={ "/runs/" (id) } { "The run" }
             @if part.after > 0 { " · " a href=(target(0)) { "From the start" } }
-            @if part.has_more || part.is_running { " · " a rel="next" href=(target(part.next)) { "What comes after" } }
+            @if part.has_more || part.is_running { " · " a rel="next" href=(target(part.next)) { "Next part" } }
         }
     }
 }

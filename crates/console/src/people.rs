@@ -34,9 +34,9 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
     html! {
         h1 { "Access" }
         section aria-labelledby="people" { h2 #people { "People" }
-            @if page.people.is_empty() { (empty("Nobody is enrolled. The first person enrols themselves as admin:", Some("crealeph person add NAME --key ~/.ssh/id_ed25519.pub --first-admin"))) }
+            @if page.people.is_empty() { (empty("No one is enrolled. The first person enrols themselves as admin:", Some("crealeph person add NAME --key ~/.ssh/id_ed25519.pub --first-admin"))) }
             @else {
-                @if let Some(root) = page.root { p { "All of them rest on the first admin's key " code { (line(root)) } ". Compare it with the one that you kept." } }
+                @if let Some(root) = page.root { p { "All of them rest on the first admin's key " code { (line(root)) } ". Compare it with the one that you saved." } }
                 div .scroll tabindex="0" role="group" aria-label="People" { table {
                     thead { tr { th { "Person" } th { "Groups" } th { "Keys" } } }
                     tbody { @for person in page.people { tr data-row {
@@ -48,7 +48,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
             }
         }
         section aria-labelledby="rules" { h2 #rules { "Approval rules" }
-            @if page.rules.is_empty() { (empty("No rule was set, so one approval by anyone enrolled is enough.", Some("crealeph rule set rules.toml"))) }
+            @if page.rules.is_empty() { (empty("No rule is set, so one approval by anyone enrolled is enough.", Some("crealeph rule set rules.toml"))) }
             @else { ul { @for rule in page.rules { li { code { (line(rule.name.as_str())) } } } } p { a href="/v1/rules" { "Rules as JSON" } } }
         }
         @if let Some(keys) = page.keys {
@@ -110,7 +110,7 @@ fn webhook_form(viewer: &Viewer, webhook: &WebhookReport) -> Markup {
                 input type="hidden" name="form" value=(viewer.form_token);
                 p { label for=(field) { "Reason, optional" } }
                 p { input id=(field) name="reason" maxlength="4096" autocomplete="off"; }
-                @if is_disabled { p { button type="submit" formaction={ (target) "/enable" } { "Enable from where it stopped" } } }
+                @if is_disabled { p { button type="submit" formaction={ (target) "/enable" } { "Enable; resume where it stopped" } } }
                 p { button .quiet type="submit" { "Delete it and its secret" } }
             }
         }

@@ -32,7 +32,7 @@ pub struct BacktestPage {
 pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage>) -> Markup {
     html! {
         h1 { "Policy" }
-        p { "Move a threshold and see which past decisions would have been others. Nothing is changed." }
+        p { "Move a threshold and see which past decisions would have been different. Nothing is changed." }
         form .filter action="/policy" method="get" {
             (filter_field("Robot", "robot", Some(&form.robot).filter(|robot| !robot.is_empty()).map(String::as_str)))
             @for (name, in_force, asked) in &form.thresholds {
@@ -41,11 +41,11 @@ pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage
             button type="submit" { "Backtest" }
         }
         @if let Some(found) = found {
-            p role="status" { (counted(found.totals.decisions, "decision")) " looked at, " strong { (counted(found.totals.flips, "decision")) " would be another" @if found.totals.flips == 0 { ". " } }
+            p role="status" { (counted(found.totals.decisions, "decision")) " looked at, " strong { (counted(found.totals.flips, "decision")) " would be different" @if found.totals.flips == 0 { ". " } }
                 @if found.totals.unreadable > 0 { " " (counted(found.totals.unreadable, "record")) " cannot be read." } }
             @if found.totals.decisions == 0 { (empty("No decision is recorded yet.", Some("crealeph build request.json"))) }
             @if !found.flipped.is_empty() {
-                div .scroll tabindex="0" role="group" aria-label="Decisions that would be others" {
+                div .scroll tabindex="0" role="group" aria-label="Decisions that would be different" {
                     table {
                         thead { tr { th { "Execution" } th { "Robot" } th { "Attempt" } th { "What" } th { "From" } th { "To" } } }
                         tbody { @for one in &found.flipped { @for flip in &one.flips {
@@ -59,7 +59,7 @@ pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage
                 }
             }
             @if let Some(cut) = &found.cut {
-                p .cut { "Later decisions were not looked at: the bound of " (cut) " was reached. "
+                p .cut { "Later decisions were not evaluated: the limit of " (cut) " was reached. "
                     @let pairs: Vec<_> = form.thresholds.iter().map(|(name, _, asked)| (*name, asked.as_deref()))
                         .chain([("robot", Some(form.robot.as_str()).filter(|robot| !robot.is_empty())), ("cursor", found.next.as_deref())]).collect();
                     a href=(query("/policy", &pairs)) { "Go on" } }

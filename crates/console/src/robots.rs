@@ -97,10 +97,7 @@ pub fn robot(viewer: &Viewer, page: &RobotView<'_>) -> Markup {
 
 fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {
     let Some(snapshot) = &status.snapshot else {
-        return empty(
-            "Nothing is known. Append what is observed:",
-            Some("crealeph ledger append entries.jsonl"),
-        );
+        return empty("Nothing is known. Append observations:", Some("crealeph ledger append entries.jsonl"));
     };
     let (outdated, partial) = (snapshot.coherence.outdated(), snapshot.coherence.partial());
     html! {
@@ -125,13 +122,13 @@ fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {
                 } }
             }
         }
-        @if snapshot.facts.is_lineage_cut { p .cut { "It rests on more entries than a snapshot lists." } }
+        @if snapshot.facts.is_lineage_cut { p .cut { "It is based on more entries than a snapshot lists." } }
     }
 }
 
 fn actions(status: &Status) -> Markup {
     if status.actions.is_empty() {
-        return html! { p { "Nothing is known, so nothing may run." } };
+        return html! { p { "Nothing is known, so no action is allowed." } };
     }
     html! {
         ul .actions { @for (action, answer) in &status.actions {
@@ -142,7 +139,7 @@ fn actions(status: &Status) -> Markup {
                 }
             }
         } }
-        p .quiet { (counted(status.drafts, "draft")) " waiting for a person." }
+        p .quiet { (counted(status.drafts, "draft")) " awaiting approval." }
         @if let Some(last) = status.latest.iter().find_map(event_reason) { p .quiet { "Last reason: " (line(&last)) } }
     }
 }

@@ -22,12 +22,12 @@ pub struct SearchHit {
     pub state: Option<String>,
 }
 
-/// What was found.
+/// Results.
 #[derive(Clone, Debug)]
 pub struct SearchPage<'s> {
     /// What was searched for.
     pub words: &'s str,
-    /// What was found.
+    /// Results.
     pub hits: &'s [SearchHit],
     /// What was not looked at.
     pub cut: Option<String>,
@@ -42,9 +42,9 @@ pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
             button type="submit" { "Search" }
         }
         @if page.hits.is_empty() {
-            @if page.words.is_empty() { (empty("Type what you look for.", None)) } @else { (empty("Nothing was found.", None)) }
+            @if page.words.is_empty() { (empty("Type a search text.", None)) } @else { (empty("Nothing was found.", None)) }
         } @else {
-            div .scroll tabindex="0" role="group" aria-label="What was found" {
+            div .scroll tabindex="0" role="group" aria-label="Results" {
                 table {
                     thead { tr { th { "What" } th { "Id" } th { "About" } th { "State" } th { "When" } } }
                     tbody { @for hit in page.hits {

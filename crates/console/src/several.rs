@@ -31,11 +31,11 @@ pub fn several(viewer: &Viewer, page: &SeveralPage<'_>) -> Markup {
     html! {
         h1 { "Decide about several" }
         @if let Some(likeness) = page.likeness {
-            p { (counted(page.cases.len() as u64, "subject")) " of one kind: " (words(&likeness.to_string())) ". Each verdict is signed on its own, over the digest that is shown with it." }
-        } @else { (empty("None of these waits any more.", None)) }
+            p { (counted(page.cases.len() as u64, "subject")) " of one kind: " (words(&likeness.to_string())) ". Each verdict is signed separately, over the digest that is shown with it." }
+        } @else { (empty("None of these still awaits approval.", None)) }
         ol .cards { @for case in page.cases { (one(viewer, case)) } }
         @for case in page.decided {
-            p { (badge(case.state.outcome.as_str())) " " a href={ "/inbox/" (path(case.subject.id.as_str())) } { (title(&case.entry, case.basis.change())) } " is not asked about." }
+            p { (badge(case.state.outcome.as_str())) " " a href={ "/inbox/" (path(case.subject.id.as_str())) } { (title(&case.entry, case.basis.change())) } " is left out." }
         }
         (decide(viewer, page.cases))
         (passkey_script())
@@ -83,12 +83,12 @@ fn decide(viewer: &Viewer, cases: &[SubjectCase]) -> Markup {
             @match person {
                 Some(person) if !own.is_empty() && first.state.rule.proofs.contains(&ProofKind::Passkey) => {
                     div data-passkey-several="" hidden {
-                        p { "As " strong { (line(person.as_str())) } ", with your passkey, which is asked for each of them." }
+                        p { "As " strong { (line(person.as_str())) } ", with your passkey, once for each of them." }
                         form method="post" { (verdict_fields(viewer, &own, [&format!("Approve all {count}"), &format!("Reject all {count}")])) }
                         p data-status="" role="status" {}
                     }
                 }
-                _ => p .quiet { "Only somebody who signed in with a passkey that the rule takes decides about several here." },
+                _ => p .quiet { "To decide about several here, sign in with a passkey that the rule accepts." },
             }
             p { "In a terminal, with your own key:" }
             pre tabindex="0" { code { @for case in cases { "crealeph approve " (line(case.subject.id.as_str())) "\n" } } }

@@ -16,7 +16,7 @@ pub struct SignInPage {
     pub next: Option<String>,
     /// Why the last try failed.
     pub error: Option<String>,
-    /// Whether somebody with a passkey has to say which tenant they sign in to: there is more than one.
+    /// Whether someone with a passkey has to say which tenant they sign in to: there is more than one.
     pub asks_tenant: bool,
 }
 
@@ -38,7 +38,7 @@ pub fn sign_in(page: &SignInPage) -> String {
                     }
                 }
                 _ => {
-                    p { "In a terminal on the machine of the ledger, this prints a link that signs in once:" }
+                    p { "In a terminal on the machine with the ledger, this prints a link that signs in once:" }
                     pre { code { "crealeph key link --role operator" } }
                     form action="/sign-in" method="post" {
                         p { label for="token" { "Or paste an API key" } }
@@ -73,7 +73,7 @@ pub fn enrol() -> String {
         html! {
             h1 { "Enrol a passkey" }
             section data-enrol="" aria-label="Your passkey" {
-                p { "An admin has invited you, " strong data-person="" { "who has this link" } ", to approve with a passkey: a key in this device, your phone or a security key. It can be made here once." }
+                p { "An admin has invited you, " strong data-person="" { "who has this link" } ", to approve with a passkey: a key in this device, your phone or a security key. It can be created here once." }
                 p { button type="button" hidden { "Create a passkey" } }
                 p data-status="" role="status" { "This page needs scripts to ask your browser for a passkey." }
                 div data-done="" hidden {

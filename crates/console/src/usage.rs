@@ -18,7 +18,7 @@ pub fn usage(viewer: &Viewer, report: &UsageReport) -> Markup {
     html! {
         h1 { "Usage" }
         p { "Tokens and cost as the agents reported them; nothing here is measured." }
-        nav .tabs aria-label="Summed up by" { ul { @for (key, name) in KEYS {
+        nav .tabs aria-label="Grouped by" { ul { @for (key, name) in KEYS {
             li { a href={ "/usage?by=" (key) } aria-current=[(report.by == key).then_some("page")] { (name) } }
         } } }
         @if report.rows.is_empty() {
@@ -32,9 +32,9 @@ pub fn usage(viewer: &Viewer, report: &UsageReport) -> Markup {
                     tfoot { (sum_row("total", &report.total)) }
                 }
             }
-            @if report.rows_left_out > 0 { p .cut { (number(report.rows_left_out)) " more rows are not shown; the total has them." } }
+            @if report.rows_left_out > 0 { p .cut { (number(report.rows_left_out)) " more rows are not shown; the total includes them." } }
             @if let Some(oldest) = report.oldest_read.as_deref().filter(|_| report.is_cut) {
-                p .cut { "Older entries were not read; the oldest that was is of " (time(oldest, viewer.now)) "." }
+                p .cut { "Older entries were not read; the oldest one read is of " (time(oldest, viewer.now)) "." }
             }
         }
     }

@@ -200,7 +200,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
             @if let Some(subject) = &page.subject { p { a href={ "/inbox/" (path(subject)) } { "Decide about its change" } } }
             @if let Some(earlier) = &story.earlier_run {
                 @let other = earlier.run.to_string();
-                p { (relation(&earlier.relation)) " " a href={ "/runs/" (path(&other)) } { (short(&other)) } ": " a href=(query("/runs/compare", &[("a", Some(&other)), ("b", Some(&id))])) { "compare with it" } }
+                p { (relation(&earlier.relation)) " " a href={ "/runs/" (path(&other)) } { (short(&other)) } ": " a href=(query("/runs/compare", &[("a", Some(&other)), ("b", Some(&id))])) { "compare" } }
             }
             form .filter action="/runs/compare" method="get" {
                 input type="hidden" name="a" value=(id);
@@ -231,7 +231,7 @@ fn undo(viewer: &Viewer, page: &RunPage<'_>, id: &str) -> Markup {
             section aria-labelledby="undo" { h2 #undo { "Undo" }
                 @match page.undo {
                     UndoOffer::Here => {
-                        p { "Starts a run that restores every file that this one changed: under its bounds, with its tests, and with a receipt of its own. If a file was changed since, nothing is run, and what changed it is named." }
+                        p { "Starts a run that restores every file that this one changed, within its limits, with its tests and with a receipt of its own. If a file was changed since, nothing is run, and the later changes are named." }
                         form action={ "/runs/" (id) "/undo" } method="post" {
                             input type="hidden" name="form" value=(viewer.form_token);
                             button type="submit" { "Undo this run" }

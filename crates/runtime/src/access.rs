@@ -61,7 +61,7 @@ pub enum AccessError {
     #[error("the client key `{0}` was used for another request")]
     OtherRequest(ClientKey),
     /// A key that would never count.
-    #[error("the key would expire at {0}, which is past")]
+    #[error("the key would expire at {0}, which is in the past")]
     Past(String),
     /// A label or reason is too long.
     #[error("{what} is {found} bytes and the limit is {MAX_TEXT_BYTES}; shorten it")]
@@ -81,7 +81,7 @@ pub enum AccessError {
     #[error(transparent)]
     Compose(#[from] ComposeError),
     /// There is no random number.
-    #[error("the system gives no random numbers: {0}")]
+    #[error("the system provides no random numbers: {0}")]
     Random(String),
     /// A name is not valid.
     #[error("internal error: an invalid name: {0}; please report it")]
@@ -109,7 +109,7 @@ impl AccessError {
             AccessError::NoKey { .. } => {
                 Some("list the keys with `crealeph key list`, and check --tenant".into())
             }
-            AccessError::Past(_) => Some("give an instant that is still to come".into()),
+            AccessError::Past(_) => Some("give a time in the future".into()),
             AccessError::Ledger(error) => error.hint(),
             _ => None,
         }
@@ -344,7 +344,7 @@ pub fn list_keys(
     Ok((keys.into_iter().map(|key| key.report(tenant)).collect(), next))
 }
 
-/// Who holds a token, and when that ends; `None` if nobody does, or its key no longer counts.
+/// Who holds a token, and when that ends; `None` if no one does, or its key no longer counts.
 fn active_key(ledger: &Ledger, token: &str) -> Result<Option<(KeyIdentity, Option<Instant>)>, LedgerError> {
     let Some((tenant_id, key_id)) = named_in(token) else { return Ok(None) };
     let found = ledger.view(&tenant_id, |view| find_key(view, &key_id))?.flatten();
@@ -418,7 +418,7 @@ impl FoundKey {
     }
 }
 
-/// Looks a key up by its id. An id that cannot be one is nobody's.
+/// Looks a key up by its id. An id that cannot be one is no one's.
 fn find_key(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<FoundKey>, LedgerError> {
     let mut find = |key: String| -> Result<Option<(AccessEntry, StoredEntry)>, LedgerError> {
         let entry = find_grant(view, &key)?;
@@ -518,7 +518,7 @@ mod tests {
         let keys = RecognisedKeys::default();
         let identity = keys.authenticate(&ledger, &token).unwrap().unwrap();
         assert_eq!((identity.tenant_id.clone(), identity.role), (own.clone(), KeyRole::Writer));
-        // The same key under another tenant's name, and every token that differs in one character, is nobody's.
+        // The same key under another tenant's name, and every token that differs in one character, is no one's.
         create_key(&ledger, &other, request(KeyRole::Admin)).unwrap();
         let part = |tenant: &TenantId| URL_SAFE_NO_PAD.encode(tenant.as_str());
         let moved = token.replace(&part(&own), &part(&other));

@@ -69,7 +69,7 @@ pub(crate) fn is_overtaken(error: &AppendError) -> bool {
     matches!(error, AppendError::Refused { refusal: EntryRefusal::Conflict { .. }, .. })
 }
 
-/// The entry under a client key, if it is one of these. A text that cannot be a key is nobody's.
+/// The entry under a client key, if it is one of these. A text that cannot be a key is no one's.
 pub(crate) fn find_grant(view: &mut LogView<'_>, key: &str) -> Result<Option<StoredEntry>, LedgerError> {
     let Ok(key) = ClientKey::parse(key) else { return Ok(None) };
     let entry = view.get_by_key(&key)?;

@@ -90,7 +90,7 @@ pub struct WaitingDrafts {
 }
 
 /// Counts the drafts of a robot that wait for a verdict, among all of its drafts or among this many of the newest. Those that
-/// somebody rejected do not wait.
+/// someone rejected do not wait.
 pub fn count_waiting(
     ledger: &Ledger,
     tenant: &TenantId,

@@ -68,7 +68,7 @@ pub fn contract_name(name: &str) -> Result<ContractName, String> {
         let known: Vec<&str> = ContractName::ALL.iter().map(|contract| contract.as_str()).collect();
         match nearest(name, &known) {
             Some(near) => format!("there is no such contract; did you mean `{near}`?"),
-            None => format!("there is no such contract; there are {}", known.join(", ")),
+            None => format!("there is no such contract; the contracts are {}", known.join(", ")),
         }
     })
 }

@@ -60,7 +60,7 @@ pub(crate) async fn take_up_runs(app: Arc<App>) {
     }
 }
 
-/// Whether somebody has to take up a run.
+/// Whether someone has to take up a run.
 async fn has_waiting(app: &Arc<App>) -> bool {
     let own = Arc::clone(app);
     let looked = app.blocking(move || Ok(own.builder.has_waiting(ended_before(&own))?));

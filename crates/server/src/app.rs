@@ -109,7 +109,7 @@ impl App {
     }
 
     /// Does something that may block, on a thread for that. The number of such threads is bounded; while all are busy this
-    /// waits, and the request's own timeout ends the wait. Work that was started is finished, even if nobody waits for it.
+    /// waits, and the request's own timeout ends the wait. Work that was started is finished, even if no one waits for it.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
@@ -128,7 +128,7 @@ impl App {
     ) -> Result<T, Problem> {
         let permit = Arc::clone(&self.runs).try_acquire_owned().map_err(|_| {
             let most = self.settings.bounds.max_runs;
-            let detail = "as many runs of the Builder are under way as the server takes; try again";
+            let detail = "the server has reached its limit of Builder runs at a time; try again";
             Problem::bound(ProblemKind::Overloaded, "max_runs", most, detail)
         })?;
         let done = on_thread(permit, work).await;
@@ -144,7 +144,7 @@ impl App {
     /// Waits until nothing runs.
     pub(crate) async fn all_run_permits(&self) {
         let all = u32::try_from(self.settings.bounds.max_runs).unwrap_or(u32::MAX);
-        // Nobody closes the semaphore.
+        // No one closes the semaphore.
         let _ = self.runs.acquire_many(all).await;
     }
 

@@ -129,7 +129,7 @@ impl Call {
         let most = self.bounds().max_page_entries;
         let limit = self.number("limit")?.unwrap_or((usual as u64).min(most));
         if limit > most {
-            let detail = format!("the parameter `limit` is {limit}, and {most} is the most");
+            let detail = format!("the parameter `limit` is {limit}, and the maximum is {most}");
             return Err(Problem::bound(ProblemKind::BadParameter, "max_page_entries", most, detail));
         }
         Ok(ServerBounds::size(limit))
@@ -155,7 +155,7 @@ pub(crate) fn read_query(
             return Err(Problem::parameter(&name, "is not known here"));
         };
         if found.iter().any(|(known, _)| *known == parameter.name) {
-            return Err(Problem::parameter(&name, "is there twice"));
+            return Err(Problem::parameter(&name, "is repeated"));
         }
         check(parameter.name, parameter.kind, &value)?;
         found.push((parameter.name, value));
@@ -198,7 +198,7 @@ pub(crate) fn read_form(body: &[u8]) -> Result<Vec<(String, String)>, Problem> {
         if fields.iter().any(|(known, _)| *known == name) || fields.len() >= MAX_FIELDS {
             return Err(Problem::new(
                 ProblemKind::BadRequest,
-                "the form has a field twice, or too many of them",
+                "the form has a repeated field, or too many fields",
             ));
         }
         fields.push((name, value));
@@ -230,7 +230,7 @@ fn check(name: &str, kind: ParameterKind, value: &str) -> Result<(), Problem> {
             Err(Problem::parameter(name, &format!("is not one of {}", words.join(", "))))
         }
         ParameterKind::Text if value.trim().is_empty() || value.len() > 1_024 => {
-            Err(Problem::parameter(name, "is not a text of 1 to 1,024 bytes"))
+            Err(Problem::parameter(name, "is not a string of 1 to 1,024 bytes"))
         }
         _ => Ok(()),
     }

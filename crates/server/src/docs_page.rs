@@ -21,9 +21,9 @@ pub(crate) fn page() -> String {
          <link rel=\"icon\" href=\"{icon}\" type=\"image/svg+xml\"><style>{STYLE}</style></head>\
          <body><main><h1>CreAleph API</h1>\
          <p>Send a key with every request: <code>Authorization: Bearer TOKEN</code>. The key names its tenant; \
-         <code>crealeph key create</code> makes one. As a document for programs: \
+         <code>crealeph key create</code> creates one. As a document for programs: \
          <a href=\"/openapi.json\">openapi.json</a>.</p>\
-         <p>What is not an answer is a problem document (RFC 9457) with a stable <code>code</code>.</p>"
+         <p>An error is a problem document (RFC 9457) with a stable <code>code</code>.</p>"
     );
     routes().for_each(|route| section(&mut page, route));
     page.push_str("</main></body></html>\n");

@@ -210,7 +210,7 @@ impl Drop for Follower {
     }
 }
 
-/// Reads until nobody follows any more or the server stops.
+/// Reads until no one follows any more or the server stops.
 async fn run(app: Arc<App>, follower: Weak<Follower>, wake: Arc<Notify>) {
     let mut stopping = app.stopping.clone();
     while !*stopping.borrow_and_update() {

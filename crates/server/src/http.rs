@@ -96,7 +96,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
     };
     let no_method = |request: Request| async move {
         let path = request.uri().path().to_owned();
-        let problem = Problem::new(ProblemKind::MethodNotAllowed, "the path does not have this method");
+        let problem = Problem::new(ProblemKind::MethodNotAllowed, "the path does not support this method");
         answer_with(&request_id(&request), Err(problem.with_allow(allowed(&path))))
     };
     router.fallback(no_route).method_not_allowed_fallback(no_method)
@@ -207,7 +207,7 @@ fn check_head(app: &App, request: &Request) -> Result<(), Problem> {
     let bounds = &app.settings.bounds;
     let url = request.uri().path_and_query().map_or(0, |target| target.as_str().len()) as u64;
     if url > bounds.max_url_bytes {
-        let detail = format!("the URL is {url} bytes long, and {} is the most", bounds.max_url_bytes);
+        let detail = format!("the URL is {url} bytes long, and the maximum is {}", bounds.max_url_bytes);
         let kind = ProblemKind::TooLarge(StatusCode::URI_TOO_LONG);
         return Err(Problem::bound(kind, "max_url_bytes", bounds.max_url_bytes, detail));
     }
@@ -215,12 +215,12 @@ fn check_head(app: &App, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     if headers.len() as u64 > bounds.max_headers {
         let detail =
-            format!("the request has {} headers, and {} is the most", headers.len(), bounds.max_headers);
+            format!("the request has {} headers, and the maximum is {}", headers.len(), bounds.max_headers);
         return Err(Problem::bound(kind, "max_headers", bounds.max_headers, detail));
     }
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if bytes as u64 > bounds.max_header_bytes {
-        let detail = format!("the headers are {bytes} bytes, and {} is the most", bounds.max_header_bytes);
+        let detail = format!("the headers are {bytes} bytes, and the maximum is {}", bounds.max_header_bytes);
         return Err(Problem::bound(kind, "max_header_bytes", bounds.max_header_bytes, detail));
     }
     app.names.check(request.uri(), headers)
@@ -257,9 +257,9 @@ async fn serve(
         Ok(Ok((reply, held))) => held_until_sent(answer_with(&id, Ok(reply)), held),
         Ok(Err(problem)) => refused(problem),
         Err(_) => {
-            let detail = format!("the request has no answer after {bound_ms} ms");
+            let detail = format!("the request was not answered within {bound_ms} ms");
             let problem = Problem::bound(ProblemKind::TimedOut, name, bound_ms, detail);
-            let hint = "what it writes may still be written: send it again with the same keys";
+            let hint = "its changes may still be written: send it again with the same keys";
             refused(problem.with_hint(hint))
         }
     };
@@ -321,7 +321,7 @@ async fn call(
 ) -> Result<(Call, RequestPermits), Problem> {
     let bounds = &app.settings.bounds;
     let permit = Arc::clone(&app.requests).try_acquire_owned().map_err(|_| {
-        let detail = "the server has as many requests in flight as it takes; try again";
+        let detail = "the server has reached its limit of requests in flight; try again";
         Problem::bound(ProblemKind::Overloaded, "max_requests", bounds.max_requests, detail)
     })?;
     let identity = match route.access {
@@ -389,7 +389,7 @@ async fn own_form(
     let form = read_form(&read_body(bounds, request, FORM_TYPE).await?)?;
     let given = form.iter().find(|(name, _)| name == FORM_TOKEN).map(|(_, value)| value.as_str());
     if has_session && (form_token.is_none() || given != form_token) {
-        return refused("the form is of another session; load the page again");
+        return refused("the form is from another session; reload the page");
     }
     Ok(form)
 }
@@ -409,7 +409,7 @@ async fn identify(
         (Surface::Page, None) => None,
         (Surface::Api, _) => Some(identify_key(app, headers).await?),
     };
-    let ended = || Problem::new(ProblemKind::Unauthenticated, "there is no session, or it is over");
+    let ended = || Problem::new(ProblemKind::Unauthenticated, "there is no session, or it has ended");
     let who = who.ok_or_else(ended)?;
     Span::current().record("tenant", who.tenant_id.as_str()).record("key", who.key_id.as_str());
     Ok(who)
@@ -434,7 +434,7 @@ async fn recognise(
 async fn identify_key(app: &Arc<App>, headers: &HeaderMap) -> Result<KeyIdentity, Problem> {
     let refused = |why: &str| {
         Problem::new(ProblemKind::Unauthenticated, why)
-            .with_hint("send `Authorization: Bearer TOKEN`; `crealeph key create` makes a key")
+            .with_hint("send `Authorization: Bearer TOKEN`; `crealeph key create` creates a key")
     };
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {
@@ -444,7 +444,7 @@ async fn identify_key(app: &Arc<App>, headers: &HeaderMap) -> Result<KeyIdentity
     let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, token)) = token else { return Err(refused("the request has no bearer token")) };
     let found = recognise(app, &app.recognised, token.trim()).await?;
-    found.ok_or_else(|| refused("the key is not known, has expired or was revoked"))
+    found.ok_or_else(|| refused("the key is unknown, has expired or was revoked"))
 }
 
 /// Reads a body of a media type within its bound.
@@ -471,6 +471,6 @@ async fn read_body(bounds: &ServerBounds, request: Request, wanted: &str) -> Res
     match Limited::new(request.into_body(), ServerBounds::size(most)).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
-        Err(_) => Err(Problem::new(ProblemKind::BadRequest, "the body ended before it was whole")),
+        Err(_) => Err(Problem::new(ProblemKind::BadRequest, "the body ended before it was complete")),
     }
 }

@@ -55,7 +55,7 @@ impl KeyUses {
                 ProblemKind::RateLimited,
                 "max_requests_per_key",
                 bounds.max_requests_per_key,
-                "this key has as many requests in flight as it may; wait for their answers",
+                "this key has reached its limit of requests in flight; wait for their answers",
             ));
         }
         if one.tokens < 1.0 {
@@ -63,7 +63,7 @@ impl KeyUses {
                 ProblemKind::RateLimited,
                 "max_requests_per_second",
                 bounds.max_requests_per_second,
-                "this key has sent as many requests as it may in a second; slow down",
+                "this key has reached its limit of requests per second; slow down",
             ));
         }
         one.tokens -= 1.0;
@@ -105,7 +105,7 @@ impl ExportUses {
         let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = uses.entry(tenant.clone()).or_default();
         if *count >= most {
-            let detail = "the tenant has as many exports under way as it may; wait for the end of one";
+            let detail = "the tenant has reached its limit of exports at a time; wait until one ends";
             return Err(Problem::bound(ProblemKind::RateLimited, "max_exports_per_tenant", most, detail));
         }
         *count += 1;

@@ -72,15 +72,15 @@ impl Default for ServerMetrics {
         registry.register("crealeph_request_duration_seconds", about, own.durations.clone());
         registry.register(
             "crealeph_bounds_hit",
-            "Requests that hit a bound, by its name",
+            "Requests that hit a limit, by the limit's name",
             own.bounds.clone(),
         );
         registry.register("crealeph_entries_appended", "Entries that clients appended", own.appended.clone());
-        let about = "Seconds from when an entry was appended until event streams could have it";
+        let about = "Seconds from when an entry was appended until event streams could get it";
         registry.register("crealeph_event_lag_seconds", about, own.event_lag.clone());
-        let about = "Calls of the ledger that wait for their turn";
+        let about = "Calls of the ledger that are waiting";
         registry.register("crealeph_ledger_calls_waiting", about, own.ledger_waiting.clone());
-        let about = "What is in use now of what has a bound, by the bound's name";
+        let about = "Current use of each limited resource, by the limit's name";
         registry.register("crealeph_in_use", about, own.in_use.clone());
         registry.register("crealeph_process", "Memory and open files of the process", own.process.clone());
         ServerMetrics { registry, ..metrics }

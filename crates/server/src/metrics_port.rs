@@ -78,9 +78,9 @@ fn answer(app: &App, names: &ServerNames, request: &Request<Incoming>) -> Respon
             ("/metrics", &Method::GET | &Method::HEAD) => {}
             ("/metrics", _) => {
                 let kind = ProblemKind::MethodNotAllowed;
-                return Err(Problem::new(kind, "the path does not have this method"));
+                return Err(Problem::new(kind, "the path does not support this method"));
             }
-            _ => return Err(Problem::new(ProblemKind::NoRoute, "this port has /metrics alone")),
+            _ => return Err(Problem::new(ProblemKind::NoRoute, "this port has only /metrics")),
         }
         let text = app.metrics.text(app).map_err(|error| {
             tracing::error!("the metrics cannot be written: {error}");

@@ -1,4 +1,4 @@
-//! Whether the ledger has one tenant alone, so that nobody has to say which one they sign in to. Anyone may ask, so the ledger is
+//! Whether the ledger has one tenant alone, so that no one has to say which one they sign in to. Anyone may ask, so the ledger is
 //! asked every ten seconds at most; one that does not let this server list its tenants counts as one with several.
 
 use std::sync::{Mutex, PoisonError};

@@ -94,7 +94,7 @@ fn operation(route: &Route) -> Value {
 fn undecided() -> Value {
     let header = |about: &str, schema: Value| json!({ "description": about, "schema": schema });
     json!({
-        "description": "It is accepted, durably, and not decided yet.",
+        "description": "It was accepted durably, and is not decided yet.",
         "headers": {
             "Location": header("where to look for the answer", json!({ "type": "string" })),
             "Retry-After": header("seconds to wait before looking again", json!({ "type": "integer" })),
@@ -110,15 +110,15 @@ fn content(media_type: &str, schema: Schema) -> Value {
 fn problem(status: u16) -> Value {
     let about = match status {
         400 => "The request is not valid.",
-        401 => "There is no key, or it does not count.",
+        401 => "There is no key, or it is not valid.",
         403 => "The key's role does not permit this, or the host or origin is refused.",
-        404 => "There is nothing of this id that the key may see.",
-        405 => "The path does not have this method.",
+        404 => "There is nothing with this id that the key may see.",
+        405 => "The path does not support this method.",
         409 => "It contradicts what is recorded.",
         413 => "The body or batch is too large.",
         414 => "The URL is too long.",
-        415 => "The body is not JSON by its Content-Type.",
-        422 => "It depends on what is not there, or was judged and refused.",
+        415 => "The Content-Type of the body is not JSON.",
+        422 => "It depends on something that does not exist, or was judged and refused.",
         429 => "The key has sent too many requests; see Retry-After.",
         431 => "The headers are too many or too large.",
         500 => "The server failed; its log has the cause.",

@@ -250,7 +250,7 @@ impl From<LedgerError> for Problem {
             ),
             LedgerError::OutcomeUnknown { .. } => {
                 Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error)
-                    .with_hint("it may have been written: send it again with the same keys to learn that")
+                    .with_hint("it may have been written: send it again with the same keys to find out")
             }
             LedgerError::Busy { .. } | LedgerError::Failed { .. } | LedgerError::Closed => {
                 Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error)

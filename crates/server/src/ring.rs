@@ -144,7 +144,7 @@ mod tests {
         assert_eq!((after(&ring, 7), after(&ring, 9)), (Some(vec![8, 9, 10]), Some(vec![10])));
         (11..=12).for_each(|seq| ring.push(frame(seq, 10), room));
         assert_eq!((after(&ring, 8), after(&ring, 9)), (None, Some(vec![10, 11, 12])));
-        // One that is too large for the ring goes past it, and so does everybody who waits for it.
+        // One that is too large for the ring goes past it, and so does everyone who waits for it.
         ring.push(frame(13, 10_000), room);
         assert_eq!((after(&ring, 12), after(&ring, 13), ring.end().get()), (None, Some(vec![]), 13));
         ring.push(frame(14, 10), room);

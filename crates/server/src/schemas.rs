@@ -210,7 +210,7 @@ fn backtest() -> Value {
         &[],
     );
     let totals = object(&[("decisions", count()), ("flips", count()), ("unreadable", count())], &[]);
-    let cut = json!({ "enum": ["limit", "time"], "description": "which bound ended it" });
+    let cut = json!({ "enum": ["limit", "time"], "description": "which limit ended it" });
     object(&[("flipped", list(decision)), ("totals", totals)], &[("cut", cut), ("next", text())])
 }
 
@@ -291,7 +291,7 @@ pub(crate) fn components() -> Map<String, Value> {
         ("revokedAt", instant()),
         ("reason", text()),
     ];
-    let shown_once = || json!({ "type": "string", "description": "shown this once" });
+    let shown_once = || json!({ "type": "string", "description": "shown only this once" });
     let created_optional = [&key_optional[..], &[("token", shown_once())]].concat();
     let relative = object(&[("distance", count()), ("entry", reference("Entry"))], &[]);
     let mut components: Map<String, Value> = [
@@ -348,7 +348,7 @@ pub(crate) fn components() -> Map<String, Value> {
         ("RobotStatus", robots::status()),
         ("Execution", {
             let entries = || list(reference("Entry"));
-            let is_cut = json!({ "type": "boolean", "description": "it made more than is shown" });
+            let is_cut = json!({ "type": "boolean", "description": "it made more than are shown" });
             object(
                 &[("events", entries()), ("records", entries()), ("others", entries()), ("isCut", is_cut)],
                 &[],

@@ -39,7 +39,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub enum ServeError {
     /// An address that others can reach, without encryption.
     #[error(
-        "`{0}` is not a loopback address, and the server has no certificate: keys would be sent in the clear"
+        "`{0}` is not a loopback address, and the server has no certificate: keys would be sent unencrypted"
     )]
     Unprotected(SocketAddr),
     /// Metrics where others can reach them.
@@ -58,7 +58,7 @@ pub enum ServeError {
     Tls(#[from] TlsError),
     /// A server that is alive on the same ledger decides by other rules or agents.
     #[error(
-        "{holder} uses this ledger with another configuration: its digest is {other}, and {own} is the one of this server{sections}"
+        "{holder} uses this ledger with another configuration: its digest is {other}, and this server's is {own}{sections}"
     )]
     OtherConfiguration {
         /// The digest of this server's configuration.
@@ -111,13 +111,13 @@ impl ServeError {
             ServeError::Listen { .. } => {
                 Some("choose another port with --listen 127.0.0.1:PORT, or 0 for a free one")
             }
-            ServeError::Tls(TlsError::Open { .. }) => Some("take that right from them: chmod 600"),
+            ServeError::Tls(TlsError::Open { .. }) => Some("remove their permission: chmod 600"),
             ServeError::Tls(_) => Some(
                 "give the certificate with its chain and its key as PEM files; the key has no passphrase",
             ),
             ServeError::Webhooks(_) => Some("check the keys that begin with `webhook` under [server]"),
             ServeError::OtherConfiguration { .. } => Some(
-                "give both the same [builder], [tenants] and [agents]; or stop the others first, of which one that died counts for 15 s; or add --replace-configuration, which makes the others end",
+                "give both the same [builder], [tenants] and [agents]; or stop the others first (one that died counts for 15 s); or add --replace-configuration, which makes the others exit",
             ),
             ServeError::Replaced => Some("start it again with the configuration that is in force"),
             ServeError::Ledger(_) | ServeError::Start(_) => None,
@@ -263,7 +263,7 @@ impl Server {
         let deliverer = deliverer.map_err(ServeError::Webhooks)?;
         let outcome = runtime.block_on(self.listen());
         drop(deliverer);
-        // Work on the ledger that is still under way is finished or lost whole; nobody waits for its answer any more.
+        // Work on the ledger that is still under way is finished or lost whole; no one waits for its answer any more.
         runtime.shutdown_timeout(ServerBounds::time(bounds.shutdown_timeout_ms));
         outcome.and(entry.map_or(Ok(()), |entry| entry.leave()))
     }
@@ -337,6 +337,6 @@ fn use_small_pages() {
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!("the bound of open files stays as it is: {error}");
+        tracing::warn!("the limit on open files stays as it is: {error}");
     }
 }

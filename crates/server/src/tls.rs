@@ -124,13 +124,13 @@ impl ServerTls {
         match self.files.read(&self.provider) {
             Ok(pair) => {
                 *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
-                tracing::info!("took the new certificate `{}`", self.files.certificate.display());
+                tracing::info!("loaded the new certificate `{}`", self.files.certificate.display());
             }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
                 let cause = cause.as_deref().unwrap_or_default();
                 tracing::error!(
-                    "the certificate stays as it was, the new files cannot be used: {error}{cause}"
+                    "the certificate stays as it was, because the new files cannot be used: {error}{cause}"
                 );
             }
         }
@@ -167,7 +167,7 @@ impl TlsFiles {
     }
 }
 
-/// Whether others than its owner can read a key: nobody at all may if it is ours, and a group may if it is another user's, as
+/// Whether others than its owner can read a key: no one at all may if it is ours, and a group may if it is another user's, as
 /// root's are that a group may read.
 fn is_open(key: &Metadata) -> bool {
     let is_ours = key.uid() == rustix::process::geteuid().as_raw();

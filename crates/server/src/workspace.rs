@@ -55,11 +55,11 @@ pub(crate) fn start_undo(
 ) -> Result<Option<Uuid>, Problem> {
     let only_one = Arc::clone(&workspace.undoing).try_acquire_owned().map_err(|_| {
         let kind = ProblemKind::Other(StatusCode::CONFLICT, "undo_under_way");
-        Problem::new(kind, "another run is being undone in this workspace; wait until that is over")
+        Problem::new(kind, "another run is being undone in this workspace; wait until it ends")
     })?;
     let permit = app.run_permit().ok_or_else(|| {
         let most = app.settings.bounds.max_runs;
-        let detail = "as many runs are under way as the server takes; try again";
+        let detail = "the server has reached its limit of runs at a time; try again";
         Problem::bound(ProblemKind::Overloaded, "max_runs", most, detail)
     })?;
     let (sender, started) = mpsc::channel();
@@ -78,7 +78,7 @@ pub(crate) fn start_undo(
         Ok(Err(problem)) => Err(problem),
         Err(RecvTimeoutError::Timeout) => Ok(None),
         Err(RecvTimeoutError::Disconnected) => {
-            Err(Problem::new(ProblemKind::Internal, "the run that undoes it could not be started"))
+            Err(Problem::new(ProblemKind::Internal, "the undo could not be started"))
         }
     }
 }
@@ -90,7 +90,7 @@ impl UndoStart {
     fn answer(&self, what: Result<Uuid, Problem>) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (waiting, what) {
-            // Nobody may wait any more.
+            // No one may wait any more.
             (Some(waiting), what) => drop(waiting.send(what)),
             (None, Err(problem)) => tracing::error!("undoing a run failed: {}", problem.words().0),
             (None, Ok(_)) => {}

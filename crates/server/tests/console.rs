@@ -236,7 +236,7 @@ fn a_link_is_used_once_and_only_by_its_button() {
     let browser = Browser::sign_in(&server, &link).map_err(|answer| answer.status).unwrap();
     assert_eq!(browser.get("/robots").status, 200);
     let again = Browser::sign_in(&server, &link).err().unwrap();
-    assert!(again.status == 403 && again.text().contains("this link was used already"), "{again:?}");
+    assert!(again.status == 403 && again.text().contains("this link was already used"), "{again:?}");
     let unknown = Browser::sign_in(&server, "crealeph_x.y.z").err().unwrap();
     assert_eq!((unknown.status, unknown.text().contains("crealeph_x.y.z")), (403, false));
     for (next, place) in [
@@ -371,7 +371,7 @@ fn signing_in_does_not_tell_which_tenants_there_are() {
     for answer in &answers {
         assert_eq!((answer.status, answer.text()), (403, answers[0].text()));
     }
-    assert!(answers[0].text().contains("no link, key or passkey that signs in here"));
+    assert!(answers[0].text().contains("this link, key or passkey cannot sign in here"));
 }
 
 #[test]

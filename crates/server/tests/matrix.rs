@@ -105,7 +105,7 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         "enrolPerson" | "invitePerson" | "revokePerson" | "setRules" => 422,
         // No invitation is open.
         "preparePasskey" | "enrolPasskey" => 422,
-        // No run and no signer is known, and the receipt is nobody's.
+        // No run and no signer is known, and the receipt is no one's.
         "getRun" | "getRunStory" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput"
         | "compareRuns" | "revokeSigner" => 404,
         "reportReceipt" => 422,
@@ -229,7 +229,7 @@ fn every_route_serves_its_roles_and_nobody_else() {
     assert!(count >= 160, "{count} answers");
 }
 
-/// A stream begins for the roles that read, and for nobody else.
+/// A stream begins for the roles that read, and for no one else.
 fn check_stream(server: &Running, own: &[String], other: &[String]) {
     assert_eq!(server.request("GET", "/v1/events", None, None).status, 401);
     for (role, tokens) in ROLES.iter().zip(own.iter().zip(other)) {

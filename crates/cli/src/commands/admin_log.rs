@@ -65,7 +65,7 @@ pub(super) fn check_log(remote: &RemoteLog, origin: &Name) -> Result<(), Failure
 }
 
 impl<'p> AdminLog<'p> {
-    /// The log, in which somebody is enrolled.
+    /// The log, in which someone is enrolled.
     pub(super) fn open(at: &'p Place) -> Result<Self, Failure> {
         let log = match at {
             Place::Here(at) => {
@@ -81,7 +81,7 @@ impl<'p> AdminLog<'p> {
         }
     }
 
-    /// The same where nobody needs to be enrolled yet.
+    /// The same where no one needs to be enrolled yet.
     pub(super) fn open_or_start(at: &'p Place) -> Result<Self, Failure> {
         let remote = match at {
             Place::Here(at) => {

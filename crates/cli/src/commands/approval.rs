@@ -28,9 +28,9 @@ Examples:
   crealeph approval why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --from log.export --root SHA256:…
   crealeph approval why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --statements signed/
 
-Every signature is checked and everything is derived again. --root is the fingerprint of the first admin's key, as you saved it when
+Every signature is checked and every result is derived again. --root is the fingerprint of the first admin's key, as you saved it when
 it was enrolled; without it the answer says `root unproven`. An export is checked with `crealeph ledger verify` first. With --server the
-log is exported, which needs the key of an auditor, and everything is derived from it here.
+log is exported, which needs an auditor's key, and evaluated here.
 
 Exit codes: 0 done, 1 refused: no such draft or change, or another root, 2 cannot be done.";
 

@@ -44,8 +44,8 @@ Examples:
   crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --statement verdict.json --signature verdict.json.sig
 
 What is signed is shown and must be confirmed; --yes skips that and marks the verdict unattended, which rules do not count unless
-they say so. A draft lands with the last approval needed, and so does a held change if it is given in its workspace; given elsewhere, the next
-`crealeph work run` or `work recover` in the workspace lands it. Before anybody is enrolled (`crealeph person add`) a verdict is
+they say so. A draft lands with the last approval needed, and so does a held change if that approval is given in its workspace; otherwise the next
+`crealeph work run` or `work recover` in the workspace lands it. Until someone is enrolled (`crealeph person add`) a verdict is
 not signed, and stays marked unproven.
 
 Exit codes: 0 done, 1 refused: it would not count, or is decided already, 2 cannot be done.";
@@ -56,7 +56,7 @@ const MAX_SIGNATURE_BYTES: usize = 64 << 10;
 /// What both verdicts take.
 #[derive(Debug, Args)]
 struct VerdictArgs {
-    /// Draft id, run id of a held change, a prefix of one, or `@` for the newest that waits
+    /// Draft id, run id of a held change, a prefix of one, or `@` for the newest that awaits approval
     subject: String,
 
     /// Do not ask; the verdict is marked unattended
@@ -71,7 +71,7 @@ struct VerdictArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "statement"])]
     write_statement: Option<PathBuf>,
 
-    /// Statement that was written before
+    /// Statement written earlier with --write-statement
     #[arg(long, value_name = "FILE", requires = "signature", conflicts_with_all = ["yes", "sign_with"])]
     statement: Option<PathBuf>,
 
@@ -79,7 +79,7 @@ struct VerdictArgs {
     #[arg(long, value_name = "FILE", requires = "statement")]
     signature: Option<PathBuf>,
 
-    /// Who decides, while nobody is enrolled [default: the user's name]
+    /// Who decides, while no one is enrolled [default: the user's name]
     #[arg(long)]
     by: Option<String>,
 
@@ -183,7 +183,7 @@ impl VerdictSource for SubjectCase {
     }
 }
 
-/// A verdict that somebody wants to give.
+/// A verdict that someone wants to give.
 pub(super) struct AskedVerdict {
     pub(super) decision: ApprovalDecision,
     pub(super) reason: Option<String>,
@@ -256,7 +256,7 @@ impl AskedVerdict {
         if self.write_statement.is_some() { CommandOutcome::Good } else { CommandOutcome::Bad }
     }
 
-    /// Before anybody was enrolled: one verdict, by a name that proves nothing.
+    /// Before anyone was enrolled: one verdict, by a name that proves nothing.
     fn run_unsigned(
         self,
         at: &Settled,
@@ -282,7 +282,7 @@ impl AskedVerdict {
             let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
             let short = ShortIds::find(&LogSource::of(ledger, &at.tenant), NamedKind::Entry, ids)?;
             output.line(&format!(
-                "{} {}, unproven: nobody is enrolled",
+                "{} {}, unproven: no one is enrolled",
                 opinion.as_str(),
                 short.of(id.as_str())
             ))?;
@@ -293,7 +293,7 @@ impl AskedVerdict {
         Ok(CommandOutcome::Good)
     }
 
-    /// Refuses flags about signatures while nobody is enrolled.
+    /// Refuses flags about signatures while no one is enrolled.
     pub(super) fn check_unsigned(&self) -> Result<(), ApprovalError> {
         let is_about_signing =
             self.signed.is_some() || self.write_statement.is_some() || self.sign_with.is_some();
@@ -429,7 +429,7 @@ pub(super) fn print_recorded(
     Ok(())
 }
 
-/// Writes a verdict that nobody signed, while nobody is enrolled.
+/// Writes a verdict that no one signed, while no one is enrolled.
 pub(super) fn unsigned(
     ledger: &Ledger,
     at: &Settled,

@@ -63,7 +63,7 @@ impl AskedVerdict {
         of(Some(&verdict), decided.as_ref(), missing).report(at, reader, output)
     }
 
-    /// A verdict on a change while nobody is enrolled: by a name that proves nothing, where the workspace is.
+    /// A verdict on a change while no one is enrolled: by a name that proves nothing, where the workspace is.
     pub(super) fn decide_unsigned(
         self,
         at: &Settled,

@@ -165,7 +165,7 @@ impl<'r> RemoteSubject<'r> {
             (statement.decision == asked.decision, "the decision"),
             (statement.reason == asked.reason, "the reason"),
             (statement.key_id == asked.key_id, "the key"),
-            (statement.unattended == asked.unattended.unwrap_or(false), "whether somebody was asked"),
+            (statement.unattended == asked.unattended.unwrap_or(false), "whether someone was asked"),
             (statement.rule_digest == self.rule.digest()?, "the rule"),
             (has_expiry, "when it lapses"),
             (statement.evidence_seq.get() >= self.entry.seq.get(), "the state of the log"),
@@ -178,7 +178,7 @@ impl<'r> RemoteSubject<'r> {
 }
 
 impl VerdictSource for RemoteSubject<'_> {
-    /// Whether somebody's key is enrolled and not revoked, as the server says; it must be so when the verdict is recorded.
+    /// Whether someone's key is enrolled and not revoked, as the server says; it must be so when the verdict is recorded.
     fn known_keys(&self) -> Result<Vec<String>, Failure> {
         let mut known = Vec::new();
         for person in self.remote.people()?.people {

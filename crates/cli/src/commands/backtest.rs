@@ -27,10 +27,10 @@ Examples:
   crealeph policy backtest --thresholds stricter.toml
   crealeph policy backtest --thresholds stricter.toml --since 2026-03-01T00:00:00Z --json
 
-The file is a rules file (see `crealeph policy --help`); its [coherence] is not asked, since the snapshots are those that were
-recorded. Each decision that would flip is one line, the totals are the last.
+The file is a rules file (see `crealeph policy --help`); its [coherence] is ignored, since the snapshots are those that were
+recorded. Each decision that would flip is one line; the last line has the totals.
 
-Exit codes: 0 nothing flips, 1 something does, 2 cannot be judged.";
+Exit codes: 0 nothing flips, 1 something does, 2 cannot be evaluated.";
 
 /// Re-evaluate recorded decisions under other rules, and list those that change
 #[derive(Debug, Args)]

@@ -49,10 +49,10 @@ A request is a BuilderRunRequest (`crealeph schema builder-request`); its `agent
   [tenants.acme.robots.\"robot-7\".builder]  # and for one robot
 
 A request with an executionId is executed once: sent again, it returns the recorded answer with `idempotent: true` and calls
-no agent. Without an executionId, each request is a new execution. Ctrl-C stops the run and writes nothing; with --server it stops the waiting alone.
+no agent. Without an executionId, each request is a new execution. Ctrl-C stops the run and writes nothing; with --server it only stops waiting.
 
 Exit codes: 0 done (planned or succeeded), 1 refused by the gate, or nothing is known yet, 2 cannot be done (ledger,
-configuration, wrong usage), 3 deferred by the policy, 4 drafts wait for a review, 5 the agent failed or its answer
+configuration, wrong usage), 3 deferred by the policy, 4 drafts await review, 5 the agent failed or its answer
 was invalid, 6 bad request: invalid, or the executionId is taken, 130 interrupted.";
 
 /// Run the Builder: check the policy, call the agent, record the result

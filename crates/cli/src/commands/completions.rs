@@ -14,8 +14,8 @@ Examples:
   crealeph completions zsh > ~/.zfunc/_crealeph
   crealeph completions fish > ~/.config/fish/completions/crealeph.fish
 
-Completed are commands, flags and their values, and the names of runs, agents, robots, executions and people. The shell asks
-`crealeph` for them each time; it reads the workspace and its ledger, and changes nothing. After an upgrade write the file again.";
+Completes commands, flags and their values, and the names of runs, agents, robots, executions and people. The shell asks
+`crealeph` for them each time; it reads the workspace and its ledger, and changes nothing. After an upgrade, write the file again.";
 
 /// Print shell completions
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(super) struct Completions {
 impl Completions {
     pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let name = self.shell.to_string();
-        let unknown = || ArgumentFailure::option(&name, "a shell that completions are written for");
+        let unknown = || ArgumentFailure::option(&name, "a supported shell");
         let mut script = Vec::new();
         let written = shell(&name).ok_or_else(unknown)?.write_registration(
             VARIABLE,

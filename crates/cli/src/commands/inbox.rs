@@ -107,7 +107,7 @@ fn lines(item: &InboxRow, id: &str) -> Vec<String> {
         say("task", &change.task);
     }
     let (Some(rule), Some(needs)) = (&item.rule, &item.needs) else {
-        say("rule", "nobody is enrolled: one verdict, unproven");
+        say("rule", "no one is enrolled: one verdict, unproven");
         return lines;
     };
     say("rule", &format!("{rule}: {needs}"));
@@ -119,7 +119,7 @@ fn lines(item: &InboxRow, id: &str) -> Vec<String> {
         missing => say("missing", &counted(missing, "approval")),
     }
     let people = item.may_decide.as_deref().unwrap_or_default();
-    say("who", &if people.is_empty() { "nobody is in the group".to_owned() } else { people.join(", ") });
+    say("who", &if people.is_empty() { "no one is in the group".to_owned() } else { people.join(", ") });
     if let Some(why) = &item.outdated {
         say("outdated", &format!("{why}; build again"));
     }

@@ -18,8 +18,8 @@ Examples:
   crealeph init
   crealeph init --agent node my-project
 
-Writes crealeph.toml, agents/planner.*, entries.jsonl and request.json. A file that is there already is left alone, and
-nothing is written then.";
+Writes crealeph.toml, agents/planner.*, entries.jsonl and request.json. If one of them exists, it is left alone, and
+nothing is written.";
 
 /// Create a commented configuration and a first agent
 #[derive(Debug, Args)]

@@ -26,12 +26,12 @@ Examples:
 
 Roles:
   reader    reads entries, proofs and checkpoints
-  writer    reads, appends entries, and hands in verdicts that people signed
+  writer    reads, appends entries, and submits verdicts that people signed
   operator  the same, runs the Builder, and reports receipts of work runs
   auditor   reads, exports the log, and sees who may do what
   admin     manages keys, signers, people, rules and webhooks, and reads no evidence
 
-The token is printed once; the ledger has its digest. It names its tenant. With --client-key, creating it again grants no second key and shows no token. A revoked key stops working at once, on every server of the ledger.
+The token is printed once; the ledger keeps its digest. It names its tenant. With --client-key, repeating the request grants no second key and shows no token. A revoked key stops working at once, on every server of the ledger.
 
 Exit codes: 0 done, 1 refused, 2 cannot be done.";
 
@@ -58,7 +58,7 @@ pub(super) struct Create {
     /// Note on what it is for
     #[arg(long)]
     label: Option<String>,
-    /// When it ends
+    /// When it expires
     #[arg(long, value_name = "INSTANT")]
     expires: Option<String>,
     /// Your own name for this request, so that repeating it grants no second key
@@ -74,7 +74,7 @@ pub(super) struct Link {
     /// Restrict the session to this robot
     #[arg(long)]
     robot: Option<String>,
-    /// Where the server is reached
+    /// URL of the server
     #[arg(long, value_name = "URL", default_value = "http://localhost:4114", value_parser = web_address)]
     url: String,
 }

@@ -132,7 +132,7 @@ enum Command {
     /// Manage API keys of the server: create, list, revoke
     #[command(after_help = key::EXAMPLES)]
     Key(Box<OnLedger<key::KeyTask>>),
-    /// Manage signers whose receipts the ledger takes from elsewhere: add, list, revoke
+    /// Manage signers whose receipts from elsewhere the ledger accepts: add, list, revoke
     #[command(after_help = signer::EXAMPLES)]
     Signer(Box<OnLedger<signer::SignerTask>>),
     /// Manage webhooks of the server: create, list, test, delete

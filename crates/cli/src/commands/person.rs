@@ -34,16 +34,16 @@ Examples:
   crealeph person list --allowed-signers > allowed_signers
   crealeph person revoke ben --reason 'left the company'
 
-The first admin enrols themselves, once in a tenant; admins (the group `admins`) enrol and revoke everybody else. Each enrolment is
+The first admin enrols themselves, once in a tenant; admins (the group `admins`) enrol and revoke everyone else. Each enrolment is
 signed with the admin's key: a file, or ssh-agent. Save the fingerprint that --first-admin prints: all approvals rest on it.
 
-`invite` prints a link by which the person enrols a passkey, once. Give it to them over a channel that you trust. Only verdicts under
+`invite` prints a link with which the person enrols a passkey, once. Give it to them over a channel that you trust. Only verdicts under
 a rule that takes them can be proved with a passkey: `proof = [\"ssh\", \"passkey\"]` (`crealeph rule --help`).
 
 With --server a statement is made and signed on this machine, and sent; the key for the server must be an admin's. The server names the
 log it is for; if it named another one before, nothing is signed.
 
-Once somebody is enrolled, verdicts must be signed, and that stays so if everybody is revoked.
+Once someone is enrolled, verdicts must be signed, even after everyone is revoked.
 
 Exit codes: 0 done, 1 refused, 2 cannot be done.";
 
@@ -73,7 +73,7 @@ pub(super) struct Add {
     /// Public key of the person: Ed25519, ECDSA or a hardware key
     #[arg(long, value_name = "FILE.pub")]
     key: PathBuf,
-    /// Group that the person is in; can be repeated; replaces the groups before
+    /// Group that the person is in; can be repeated; replaces earlier groups
     #[arg(long = "group", value_name = "GROUP")]
     groups: Vec<String>,
     /// Enrol the first admin of this tenant, signed with this very key
@@ -88,13 +88,13 @@ pub(super) struct Add {
 pub(super) struct Invite {
     /// Name of the person
     name: String,
-    /// Group that the person is in, from now on; can be repeated [default: the groups they are in]
+    /// Group that the person is in from now on; can be repeated [default: their current groups]
     #[arg(long = "group", value_name = "GROUP")]
     groups: Vec<String>,
     /// What the person may do when they sign in with the passkey
     #[arg(long, value_parser = roles(), default_value = "writer")]
     role: KeyRole,
-    /// Address of the server as browsers have it; the passkey works there alone
+    /// Address of the server in browsers; the passkey works only there
     #[arg(long, value_name = "URL", default_value = "http://localhost:4114")]
     origin: String,
     /// For how many hours the link can be used
@@ -263,7 +263,7 @@ fn list(at: &Place, allowed_signers: bool, output: &mut Output) -> Result<(), Fa
         }
     }
     if people.is_empty() && !is_json && !allowed_signers {
-        output.line("nobody is enrolled; verdicts are not signed")?;
+        output.line("no one is enrolled; verdicts are not signed")?;
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ A rules file (every part is optional):
   expect = \"DEFER\"
   rule = \"recency.stale\"
 
-Exit codes: 0 decided (whatever the decision), 1 the input is not a valid policy-input, 2 cannot judge.";
+Exit codes: 0 decided (whatever the decision), 1 the input is not a valid policy-input, 2 cannot be evaluated.";
 
 /// Evaluate the policy: ALLOW, BLOCK or DEFER, with reasons
 #[derive(Debug, Args)]
@@ -180,7 +180,7 @@ fn as_page(input: &PolicyInput, answer: &PolicyOutput) -> Page {
                 let _ = writeln!(out, "     {rule:<28} passed");
             }
             Standing::NotAsked => {
-                let _ = writeln!(out, "     {rule:<28} not asked");
+                let _ = writeln!(out, "     {rule:<28} not evaluated");
             }
             Standing::Decided => {
                 for reason in messages {

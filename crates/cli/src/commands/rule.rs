@@ -27,12 +27,12 @@ Examples:
   crealeph rule set rules.toml
   crealeph rule show
 
-  [[rule]]                           # tried from the top; the first that fits holds
+  [[rule]]                           # tried from the top; the first match applies
   name = \"campaigns\"
-  objectives = [\"campaign_plan\"]     # drafts of these objectives; left out: all
-  approvals = 2                      # by so many different people [default: 1]
+  objectives = [\"campaign_plan\"]     # drafts of these objectives [default: all]
+  approvals = 2                      # by this many different people [default: 1]
   group = \"maintainers\"              # of this group [default: anyone enrolled]
-  ttl_minutes = 1440                 # for so long a verdict counts [default: no limit]
+  ttl_minutes = 1440                 # how long a verdict counts [default: no limit]
   unattended = false                 # whether `approve --yes` counts
   requester = false                  # whether the person who asked may approve
   os_requester = false               # whether a requester known by an operating system name only may ask
@@ -47,8 +47,8 @@ Examples:
   cost_above_usd = 5.0               # or whose run cost more; without any of these: all changes
   os_requester = true
 
-Rules are signed by an admin and recorded; a file that nobody set changes nothing. A change that a rule fits is held, also without --hold. What no
-rule fits needs one approval by anyone enrolled. If a rule changes, verdicts that were given under it lapse.
+Rules are signed by an admin and recorded; a file has no effect until it is set. A change that matches a rule is held, also without --hold. What matches no
+rule needs one approval by anyone enrolled. If a rule changes, verdicts given under it lapse.
 
 Exit codes: 0 done, 1 refused, 2 cannot be done.";
 
@@ -68,7 +68,7 @@ pub(super) enum RuleTask {
     Test {
         /// Rules, TOML [default: the rules in force]
         file: Option<PathBuf>,
-        /// How many of the newest
+        /// Number of the newest to show
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },

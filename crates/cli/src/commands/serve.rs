@@ -36,8 +36,8 @@ Examples:
   crealeph serve --listen 10.0.0.5:4114 --behind-proxy --host crealeph.example.com
   crealeph serve --ledger postgres://crealeph@db.example.com/crealeph
 
-The console is at the address that is printed; `crealeph key link` prints a link that signs in. Every request of a program needs a key, which `crealeph key create` makes and which names its tenant. The API is described at /docs and
-/openapi.json. Ctrl-C or SIGTERM takes no more requests and finishes those in flight; a second one ends at once.
+The console is at the address that is printed; `crealeph key link` prints a link that signs in. Programs need a key for every request; `crealeph key create` creates one for a tenant. The API is described at /docs and
+/openapi.json. Ctrl-C or SIGTERM stops taking requests and finishes those in flight; a second one exits immediately.
 
 Exit codes: 0 stopped, 2 cannot run.";
 
@@ -49,7 +49,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4114")]
     listen: SocketAddr,
 
-    /// Listen on an address that is not a loopback address: a proxy in front does TLS
+    /// Listen on a non-loopback address without TLS: a proxy in front terminates TLS
     #[arg(long)]
     behind_proxy: bool,
 
@@ -57,11 +57,11 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// Private key of the certificate, as PEM; nobody else may be able to read it
+    /// Private key of the certificate, as PEM; only its owner may be able to read it
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Serve metrics for Prometheus at /metrics of this address, a loopback one, to anyone who asks
+    /// Serve metrics for Prometheus at /metrics of this loopback address, without authentication
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
 
@@ -69,7 +69,7 @@ pub(super) struct Serve {
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
-    /// Replace servers that use this ledger with another configuration: they end
+    /// Replace servers that use this ledger with another configuration: they exit
     #[arg(long)]
     replace_configuration: bool,
 

@@ -17,7 +17,7 @@ const MAX_KEY_BYTES: usize = 4_096;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(super) struct ServerArgs {
-    /// Ask this server instead of a ledger here (https, or http on this machine)
+    /// Use this server instead of a local ledger (https, or http on this machine)
     #[arg(long, global = true, value_name = "URL")]
     server: Option<String>,
 

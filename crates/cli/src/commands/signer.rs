@@ -23,8 +23,8 @@ Examples:
   crealeph signer list
   crealeph signer revoke 5f0c9a1b… --reason 'laptop lost'
 
-Receipts that were made elsewhere are taken (`crealeph work run --report-to`) if an enrolled key has signed them. Each enrolment and
-revocation is an entry of the log. What was reported before a revocation stays.
+Receipts made elsewhere are accepted (`crealeph work run --report-to`) if an enrolled key has signed them. Each enrolment and
+revocation is an entry of the log. Receipts reported before a revocation stay.
 
 Exit codes: 0 done, 1 refused, 2 cannot be done.";
 
@@ -39,7 +39,7 @@ pub(super) enum SignerTask {
     Add(Add),
     /// List the signers of the tenant, revoked ones too
     List(ListArgs),
-    /// Revoke a signer: its receipts are no longer taken
+    /// Revoke a signer: its receipts are no longer accepted
     Revoke(Revoke),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum SignerTask {
 pub(super) struct Add {
     /// File of public keys, one a line
     file: PathBuf,
-    /// Note on whose they are
+    /// Note on whose keys they are
     #[arg(long)]
     label: Option<String>,
 }

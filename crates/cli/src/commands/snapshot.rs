@@ -43,10 +43,10 @@ Examples:
   crealeph snapshot --from entries.jsonl
   crealeph snapshot robot-7 --from entries.jsonl --at 2026-03-04T06:00:00Z --json
 
-An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, where it has them, `seq`, `tenantId`,
+An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, if it has them, `seq`, `tenantId`,
 `module`, `source`, `state`, `observedAt`, `payload`, `lineage` {\"dependsOnLedgerIds\": […]} and `key`.
 
-Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is not valid, 2 cannot judge.";
+Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is not valid, 2 cannot be derived.";
 
 /// Summarise a robot's evidence and check its consistency
 #[derive(Debug, Args)]
@@ -66,7 +66,7 @@ pub(super) struct SnapshotCommand {
     #[arg(long, value_name = "INSTANT")]
     at: Option<String>,
 
-    /// A file of rules whose `[coherence]` counts, instead of the configuration's (see `crealeph policy --help`)
+    /// Rules file whose `[coherence]` replaces the configuration's (see `crealeph policy --help`)
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 }

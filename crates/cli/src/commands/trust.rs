@@ -23,12 +23,12 @@ Examples:
   crealeph trust --state ~/project
 
 A configuration that came with a clone is not used until you have accepted what it grants: agents and their commands, scripts,
-secrets, hosts and paths, and where the ledger and its keys are. What was accepted is kept in `$XDG_STATE_HOME/crealeph`
-(`~/.local/state/crealeph`); you are asked again when a configuration grants more, or a script that it names has changed.
-What `crealeph init` writes is trusted.
+secrets, hosts and paths, and where the ledger and its keys are. What you accepted is kept in `$XDG_STATE_HOME/crealeph`
+(`~/.local/state/crealeph`); you are asked again if a configuration grants more, or a script that it names has changed.
+Files that `crealeph init` writes are trusted.
 
 CREALEPH_TRUST=1 trusts every configuration without asking, for CI and scripts that run only what their owner wrote. It
-never covers a `.crealeph` that you did not make.
+never covers a `.crealeph` that you did not create.
 
 Exit codes: 0 trusted, 1 declined, or nothing to revoke, 2 cannot be done, or there is no terminal to ask on.";
 

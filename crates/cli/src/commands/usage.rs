@@ -19,8 +19,8 @@ Examples:
   crealeph usage --by day --since 7d
   crealeph usage --by model --robot shop --json | jq .total.costUsd
 
-Of work runs by their receipts, reported ones too, and of Builder executions by their records. It is what the agents said, not a measurement;
-those that said nothing are counted. The newest 10,000 entries of each kind are read, within 64 MiB.
+Sums up work runs by their receipts, reported ones too, and Builder executions by their records. The figures are what the agents reported, not measurements;
+those that reported nothing are counted. The newest 10,000 entries of each kind are read, within 64 MiB.
 
 Exit codes: 0 done, 2 cannot be done.";
 
@@ -28,15 +28,15 @@ Exit codes: 0 done, 2 cannot be done.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Usage {
-    /// What it is summed up by
+    /// What to group by
     #[arg(long, default_value = "agent", value_parser = keys())]
     by: UsageKey,
 
-    /// Only what was recorded since then: `2h`, `3d`, a date, or an instant
+    /// Only what was recorded since then: `2h`, `3d`, a date, or a timestamp
     #[arg(long, value_name = "TIME", value_parser = human_time::since)]
     since: Option<Since>,
 
-    /// Only of this robot
+    /// Only this robot
     #[arg(long)]
     robot: Option<String>,
 
@@ -46,7 +46,7 @@ pub(super) struct Usage {
 
 fn keys() -> impl TypedValueParser<Value = UsageKey> {
     PossibleValuesParser::new(UsageKey::NAMES)
-        .try_map(|name| UsageKey::parse(&name).ok_or("is not what usage is summed up by"))
+        .try_map(|name| UsageKey::parse(&name).ok_or("is not a way to group usage"))
 }
 
 impl Usage {
@@ -94,7 +94,7 @@ fn lines(report: &UsageReport) -> Vec<String> {
     let line = |name: &str, sum: &UsageSum| {
         let UsageSum { runs, executions, tokens, cost_usd, without_tokens, .. } = sum;
         let unsaid =
-            if *without_tokens > 0 { format!(", {without_tokens} did not say") } else { String::new() };
+            if *without_tokens > 0 { format!(", {without_tokens} did not report") } else { String::new() };
         format!(
             "{name:<width$}  {tokens} tokens, {cost_usd} US dollars; {runs} runs, {executions} executions{unsaid}"
         )

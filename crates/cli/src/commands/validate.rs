@@ -38,9 +38,9 @@ Members of a context, by contract:
   work-item         siblings, capsule
 
 A batch line is an object with `contract`, `doc` (or `raw`, the exact text as a string) and optional `context`;
-each line of the output answers the input's line of the same number.
+each line of the output answers the input line of the same number.
 
-Exit codes: 0 valid, 1 invalid, 2 cannot judge. A batch: 0 every line was judged, 2 some could not be.";
+Exit codes: 0 valid, 1 invalid, 2 cannot be validated. A batch: 0 every line was validated, 2 some could not be.";
 
 /// Validate JSON documents against their contract
 #[derive(Debug, Args)]

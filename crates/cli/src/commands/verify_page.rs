@@ -15,7 +15,7 @@ Examples:
   crealeph verify-page .
 
 The page checks exports, proofs, receipts and approvals in any current browser, offline: it sends nothing and loads nothing. It is an implementation of
-its own, so it is a second opinion beside `crealeph ledger verify`. Keep one copy, and give it to those who have no crealeph.";
+its own, so it is a second opinion in addition to `crealeph ledger verify`. Keep one copy, and give it to those who have no crealeph.";
 
 /// Print the verifier for browsers, one HTML file
 #[derive(Debug, Args)]

@@ -25,9 +25,9 @@ Examples:
   crealeph webhook enable 5f0c9a1b2d3e4f60 --reason 'receiver is back'
   crealeph webhook delete 5f0c9a1b2d3e4f60
 
-Every new entry is sent as a CloudEvent, signed as Standard Webhooks has it, in the order of the log and at least once, while `crealeph serve` runs. The secret
-is printed once. Without --payloads only ids are sent. A webhook that was disabled is enabled again from where it stopped. With --client-key, creating it again
-makes no second one and shows no secret.
+Every new entry is sent as a CloudEvent, signed according to Standard Webhooks, in the order of the log and at least once, while `crealeph serve` runs. The secret
+is printed once. Without --payloads only ids are sent. Enabling a disabled webhook resumes delivery where it stopped. With --client-key, repeating the
+request creates no second webhook and shows no secret.
 
 Exit codes: 0 done, 1 refused or not delivered, 2 cannot be done.";
 
@@ -37,11 +37,11 @@ pub(super) enum WebhookTask {
     Create(Create),
     /// List the webhooks of the tenant, deleted ones too
     List(ListArgs),
-    /// Print how far a webhook was delivered, and why its last try failed
+    /// Print how far a webhook was delivered, and why its last attempt failed
     Deliveries(Named),
     /// Send a test event now
     Test(Named),
-    /// Enable a webhook that was disabled, from where it stopped
+    /// Enable a disabled webhook; delivery resumes where it stopped
     Enable(Changed),
     /// Delete a webhook and its secret
     Delete(Changed),
@@ -49,7 +49,7 @@ pub(super) enum WebhookTask {
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// Where to deliver to: https, or a place that `webhook_private` under [server] grants
+    /// Where to deliver to: https, or an address that `webhook_private` under [server] grants
     url: String,
     /// Only entries of this type; can be repeated
     #[arg(long = "event", value_name = "TYPE")]
@@ -57,7 +57,7 @@ pub(super) struct Create {
     /// Only entries of this robot
     #[arg(long)]
     robot: Option<String>,
-    /// Send payloads along, not ids alone
+    /// Send payloads too, not only ids
     #[arg(long)]
     payloads: bool,
     /// Note on what it is for
@@ -66,7 +66,7 @@ pub(super) struct Create {
     /// Start after this sequence number instead of the newest
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// Your own name for this request, so that repeating it makes no second webhook
+    /// Your own name for this request, so that repeating it creates no second webhook
     #[arg(long, value_name = "KEY")]
     client_key: Option<String>,
 }

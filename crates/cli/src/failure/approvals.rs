@@ -19,9 +19,9 @@ pub(crate) enum ApprovalFailure {
     Rules { name: String, error: RulesTextError },
     #[error("a name given with --by proves nothing, and people are enrolled in this tenant")]
     ByRefused,
-    #[error("nobody is enrolled, so run `{0}` is decided in its workspace, and this is not it")]
+    #[error("no one is enrolled, so run `{0}` is decided in its workspace, which this is not")]
     NotHere(Uuid),
-    #[error("an approval must be confirmed, and nobody can be asked here")]
+    #[error("an approval must be confirmed, and there is no terminal to ask on")]
     NobodyToAsk,
     #[error("the approvals rest on the key {found}, not on the one given with --root")]
     OtherRoot { found: String },
@@ -36,7 +36,7 @@ pub(crate) enum SigningFailure {
     BadKey { path: PathBuf, reason: String },
     #[error("`{}` has a passphrase or is a hardware key, and no ssh-agent holds it", .0.display())]
     NeedsAgent(PathBuf),
-    #[error("the private half of {0} is neither beside it nor in ssh-agent")]
+    #[error("the private key of {0} is neither next to it nor in ssh-agent")]
     NotHeld(String),
     #[error("ssh-agent failed: {0}")]
     Agent(String),
@@ -91,7 +91,7 @@ impl ApprovalFailure {
                 "run it at a terminal; or add --yes, which marks it unattended, if the rule counts those"
             }
             ApprovalFailure::OtherRoot { .. } => {
-                "do not believe them; ask the person who gave you the fingerprint"
+                "do not trust them; ask the person who gave you the fingerprint"
             }
             ApprovalFailure::Signing(_) | ApprovalFailure::Rules { .. } => return None,
         }))

@@ -19,7 +19,7 @@ pub(crate) enum InputFailure {
     IsDirectory(PathBuf),
     #[error("`{}` is not a regular file but a link, a pipe or a device", .0.display())]
     NotAFile(PathBuf),
-    #[error("`{}` is a pipe that nobody writes to", .0.display())]
+    #[error("`{}` is a pipe that no one writes to", .0.display())]
     NoWriter(PathBuf),
     #[error("cannot read `{}`", .path.display())]
     Unreadable {

@@ -244,7 +244,7 @@ impl Failure {
         }
     }
 
-    /// Nobody reads our output any more; that is not an error.
+    /// No one reads our output any more; that is not an error.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Failure::Output(failure) if failure.is_closed_pipe())
     }

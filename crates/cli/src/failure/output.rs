@@ -40,7 +40,7 @@ impl OutputFailure {
 
     pub(super) fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
-            OutputFailure::Stdout(_) => "free some space, or send it elsewhere",
+            OutputFailure::Stdout(_) => "free some space, or redirect the output",
             OutputFailure::BadReader(_) => "use `text` for a person or `json` for a program, or unset it",
             OutputFailure::Unwritable { .. } => "check that the folder exists and its disk has free space",
             OutputFailure::Taken(_) => "move it away, or give another path",
@@ -49,7 +49,7 @@ impl OutputFailure {
         }))
     }
 
-    /// Nobody reads our output any more; that is not an error.
+    /// No one reads our output any more; that is not an error.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, OutputFailure::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -31,7 +31,7 @@ pub(crate) enum ServerFailure {
     Client(#[from] ClientError),
     #[error("the server refused `{name}`, everything before it is written: {}", .why.detail)]
     Line { name: String, why: Box<ServerRefusal> },
-    #[error("this command cannot ask a server: it works on a ledger or a workspace here")]
+    #[error("this command cannot use a server: it works on a local ledger or workspace")]
     NoServerForm(Option<&'static str>),
     #[error(
         "{0} cannot be used with --server: the tenant comes from the key, the configuration is the server's"
@@ -39,7 +39,9 @@ pub(crate) enum ServerFailure {
     Excluded(&'static str),
     #[error("{flag} cannot be used with --server: {why}")]
     NotThere { flag: &'static str, why: &'static str },
-    #[error("the server does not do what it showed, so nothing is signed: it would change {what}")]
+    #[error(
+        "the server's statement differs from what it showed, so nothing is signed: it would change {what}"
+    )]
     NotShown { what: &'static str },
     #[error(transparent)]
     KnownLog(#[from] KnownLogError),
@@ -102,12 +104,12 @@ impl ServerFailure {
             ServerFailure::Line { why, .. } => why.hint.clone().map(Cow::Owned),
             ServerFailure::NoServerForm(Some(instead)) => Some(Cow::Borrowed(instead)),
             ServerFailure::NoServerForm(None) => Some(
-                "leave --server out, unset CREALEPH_SERVER or name a --ledger; `crealeph ledger --help` and docs/server.md say which commands ask a server"
+                "leave --server out, unset CREALEPH_SERVER or name a --ledger; `crealeph ledger --help` and docs/server.md say which commands can use a server"
                     .into(),
             ),
             ServerFailure::Excluded(_) | ServerFailure::NotThere { .. } => None,
             ServerFailure::NotShown { .. } => {
-                Some("do not use this server before you know why; its operator may not".into())
+                Some("do not use this server until you know why; even its operator may not".into())
             }
             ServerFailure::KnownLog(KnownLogError::OtherLog { path, .. }) => {
                 let path = path.display();

@@ -56,7 +56,7 @@ await tell({
     await still.getByRole('link', { name: 'Show it from the start' }).click();
     const start = await still.locator('pre.output').textContent();
     assert.ok(start.startsWith('agent\n</pre><script>document.title=1</script>\\u{202e}\\x1b[2J\n'), start.slice(0, 200));
-    await still.getByRole('link', { name: 'What comes after' }).click();
+    await still.getByRole('link', { name: 'Next part' }).click();
     await assertFits(still, 360);
     // What is selected or looked at stays where it is; the rest of the line, the tests and the end appear.
     await page.evaluate(() => { globalThis.first = document.querySelector('pre.output').firstChild; });
@@ -103,7 +103,7 @@ await tell({
     writeFileSync(setting('CREALEPH_GATE'), '');
     await page.waitForFunction(() => /succe/.test(document.querySelector('[data-state]').textContent));
     assert.match(await page.locator('main').innerText(), /It undoes/);
-    await page.getByRole('link', { name: 'compare with it' }).click();
+    await page.getByRole('link', { name: 'compare', exact: true }).click();
     assert.match(await page.locator('main').innerText(), /1 file different/);
   },
 });

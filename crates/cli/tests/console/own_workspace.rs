@@ -230,7 +230,7 @@ fn undone(
     assert!(page.contains(&format!("asked for in the console by key:{asked}")), "{page}");
     assert_eq!(ran(&server.world.crealeph(&["work", "verify", run])).code, 0);
     let again = server.undo(&runs, later);
-    assert!(again.status == 409 && again.text().contains("what they were before it already"), "{again:?}");
+    assert!(again.status == 409 && again.text().contains("already what they were before it"), "{again:?}");
     run.to_owned()
 }
 

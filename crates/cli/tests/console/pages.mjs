@@ -7,7 +7,7 @@ const token = setting('CREALEPH_TOKEN');
 const logKey = setting('CREALEPH_LOG_KEY');
 const links = setting('CREALEPH_LINKS').split(' ');
 
-/** A page of somebody who signed in with the next link. */
+/** A page of someone who signed in with the next link. */
 async function enter(visitor, options) {
   const page = await visitor.page(options);
   await page.goto(links.shift());
@@ -82,7 +82,7 @@ await tell({
     await go(page, '/policy');
     await page.getByLabel(/minLineageCount/).fill('50');
     await page.getByRole('button', { name: 'Backtest' }).click();
-    assert.match(await page.locator('main').innerText(), /4 decisions looked at, 3 decisions would be another/);
+    assert.match(await page.locator('main').innerText(), /4 decisions looked at, 3 decisions would be different/);
   },
 
   'what others wrote is text, and a page renews itself': async (visitor) => {

@@ -62,12 +62,12 @@ async function decideSeveral(visitor, page) {
   await page.getByText('All 3 recorded.').waitFor();
   assert.equal(asked.length, 2, 'what is recorded is not asked again');
   await page.goto(`${url}/inbox/several?ids=${order[0]},${second}`);
-  assert.match(await page.locator('main').innerText(), /landed .* is not asked about/);
+  assert.match(await page.locator('main').innerText(), /landed .* is left out/);
   const refused = await page.goto(`${url}/inbox/several?ids=${second},${unlike}`);
   assert.equal(refused.status(), 400);
   assert.match(await page.locator('main').innerText(), /not alike: drafts for landing_plan under the rule web, and drafts for site_plan/);
   assert.equal((await page.goto(`${url}/inbox/several?ids=${Array.from({ length: 21 }, (_, at) => `d-${at}`)}`)).status(), 400);
-  await page.getByText('at most 20 in one go').waitFor();
+  await page.getByText('at most 20 at once').waitFor();
   await page.goto(`${url}/access`);
   assert.match(await page.locator('main').innerText(), /SSH key SHA256:.+[^]*Passkey of http:\/\/localhost:\d+ passkey:/);
 }
@@ -103,7 +103,7 @@ await tell({
       headers: { origin: url, 'content-type': 'application/x-www-form-urlencoded' }, data: posted.get(`${url}/sign-in/passkey`), maxRedirects: 0,
     });
     assert.equal(again.status(), 403);
-    assert.match(await again.text(), /was used already/);
+    assert.match(await again.text(), /was already used/);
     await assertAccessible(page);
     await assertFits(page, 360);
     await screenshot(page, 'passkey-decide');
@@ -124,7 +124,7 @@ await tell({
 
     await decideSeveral(visitor, page);
 
-    // Nobody proved to be the owner: the browser refuses, and the page says so.
+    // No one proved to be the owner: the browser refuses, and the page says so.
     await page.goto(`${url}/inbox/${second}`);
     await authenticator.send('setUserVerified', { isUserVerified: false });
     await page.getByRole('button', { name: 'Approve' }).click();
@@ -192,7 +192,7 @@ await tell({
     await page.getByText('the invitation was used').waitFor();
     await page.goto('about:blank');
     await page.goto(`${url}/enrol#x`);
-    await page.getByText('the link is not one of an invitation').waitFor();
+    await page.getByText('the link is not that of an invitation').waitFor();
     assert.equal(await page.getByRole('button', { name: 'Create a passkey' }).count(), 0);
   },
 

@@ -110,7 +110,7 @@ into_clone() {
     cd "$SCENE/clone"
 }
 
-# at_a_terminal ANSWER WORDS…: a command of ours at a terminal, where somebody answers every question so; all it prints is in $SCENE/out.
+# at_a_terminal ANSWER WORDS…: a command of ours at a terminal, where someone answers every question so; all it prints is in $SCENE/out.
 at_a_terminal() {
     code=0
     python3 -c '

@@ -136,7 +136,7 @@ fn the_chain_is_checked_from_the_first_receipt_on() {
     let (code, reply) = world.verify(&[run]);
     assert!(code == 1 && reply["message"].as_str().unwrap().contains("`tool_trace`"), "{reply}");
     fs::write(&file, text).unwrap();
-    // The end that somebody remembers.
+    // The end that someone remembers.
     let head = sealed.receipt.receipt_hash.to_string();
     fs::rename(&third, &aside).unwrap();
     let (code, reply) = world.verify(&[second.to_str().unwrap(), "--head", &head]);

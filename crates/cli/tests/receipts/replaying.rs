@@ -18,7 +18,7 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(ran.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// The script as somebody else runs it: elsewhere, with nothing but the program.
+/// The script as someone else runs it: elsewhere, with nothing but the program.
 fn replay(run: &Path, arguments: &[&str]) -> Output {
     Command::new(run.join(SCRIPT))
         .args(arguments)
@@ -121,7 +121,7 @@ fn a_failure_has_nothing_to_replay_and_an_export_overwrites_nothing() {
     assert!(ran.status.code() == Some(2) && printed(&ran).contains("succeeded"), "{}", printed(&ran));
     let (run, _) = world.run(change_some);
     let ran = world.crealeph(&["work", "export", run.to_str().unwrap(), "new"]);
-    assert!(ran.status.code() == Some(2) && printed(&ran).contains("is there already"), "{}", printed(&ran));
+    assert!(ran.status.code() == Some(2) && printed(&ran).contains("already exists"), "{}", printed(&ran));
 }
 
 #[test]

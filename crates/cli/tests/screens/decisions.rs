@@ -325,7 +325,7 @@ fn a_policy_decision() {
              lineage.insufficient         passed
           -> confidence.insufficient      the evidence is fresh to 0.3958, and 0.5 is
             wanted
-             coherence.coherent           not asked
+             coherence.coherent           not evaluated
 
         deferred  builder.run
 
@@ -486,8 +486,8 @@ fn an_agent_that_conforms() {
     story.shows(
         "crealeph agent check example@1 --case unicode",
         expect![[r#"
-        bounds      kept on 1 of 1 inputs: it ends by itself, within its time and size
-        R1-R6       kept on 1 of 1 inputs: what it says is one JSON document
+        bounds      kept on 1 of 1 inputs: it ends by itself, within its limits of time and size
+        R1-R6       kept on 1 of 1 inputs: its answer is one JSON document
         boundary/5  kept on 1 of 1 inputs: with the fields of an AgentOutput, and no
           others
         boundary/6  kept on 1 of 1 inputs: that keeps to the types and ids it was given

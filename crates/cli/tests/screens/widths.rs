@@ -377,15 +377,15 @@ fn a_robot_at_every_width() {
             <id>  draft site_plan, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
             <id>  draft task, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
             <id>  draft copy, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
         "#]],
     );
     story.shows_at(
@@ -395,15 +395,15 @@ fn a_robot_at_every_width() {
             <id>  draft site_plan, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
             <id>  draft task, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
             <id>  draft copy, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
         "#]],
     );
     story.shows_at(
@@ -413,15 +413,15 @@ fn a_robot_at_every_width() {
             <id>  draft site_plan, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
             <id>  draft task, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
             <id>  draft copy, robot shop-17
               since    <time>
               asked    by <user>@<host>
-              rule     nobody is enrolled: one verdict, unproven
+              rule     no one is enrolled: one verdict, unproven
         "#]],
     );
 }

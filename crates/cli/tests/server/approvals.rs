@@ -1,5 +1,5 @@
 //! Approvals over HTTP, on both backends: a client that has nothing but keys and ssh-keygen enrols people, sets rules, reads what
-//! waits and hands in verdicts; what anybody else signed is refused by name.
+//! waits and hands in verdicts; what anyone else signed is refused by name.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -178,7 +178,7 @@ fn story(ledger: &str) {
         assert_eq!(statement.get(name).unwrap_or(&Value::Null), bound, "{name}");
     }
 
-    // Nobody signs for another, and no key stands for a signature.
+    // No one signs for another, and no key stands for a signature.
     let changed = ben.replace("\"approve\"", "\"reject\"");
     refused(&server.post("/v1/verdicts", &writer, &changed), 422, "approval_refused", Some("forged"));
     let cys = statement.to_string().replace(&world.fingerprint("ben"), &world.fingerprint("cy"));

@@ -62,7 +62,7 @@ fn what_is_appended_is_listed_traced_and_proved() {
     let down =
         server.get(&format!("/v1/entries/{}/lineage?direction=down", ids[0].as_str().unwrap()), &token);
     assert_eq!(down.json()["entries"].as_array().unwrap().len(), 2);
-    // Proofs hold for somebody who has the public key alone.
+    // Proofs hold for someone who has the public key alone.
     let (_, keys, _) = server.scratch.run(&["ledger", "key", "--tenant", "t"], "");
     server.scratch.write("saved.key", &keys);
     let proof = server.get(&format!("/v1/entries/{id}/proof"), &token);
@@ -79,7 +79,7 @@ fn what_is_appended_is_listed_traced_and_proved() {
     let proof = server.get("/v1/log/consistency?older=2&newer=4", &token).json();
     assert!(!proof["path"].as_array().unwrap().is_empty(), "{proof}");
     assert_eq!(server.get("/v1/log/consistency?older=2&newer=5", &token).problem(400), "ledger_limit");
-    // An entry says by which key it came; who sends it again changes nothing, and nobody can say it for themselves.
+    // An entry says by which key it came; who sends it again changes nothing, and no one can say it for themselves.
     let own = &token.split('.').nth(1).unwrap();
     let other = server.key("t", &["--role", "writer"]);
     assert_eq!(

@@ -70,7 +70,7 @@ fn a_tenant_has_one_export_at_a_time_and_another_is_not_affected() {
     let server = Running::start("");
     let (auditor, writer) = (server.key("t", &["--role", "auditor"]), server.key("t", &["--role", "writer"]));
     let other = server.key("u", &["--role", "auditor"]);
-    // More than all buffers on the way hold, so that it lasts until somebody reads.
+    // More than all buffers on the way hold, so that it lasts until someone reads.
     for number in 0..8 {
         append(&server, &writer, &entries(number * 50, 50, &"x".repeat(60_000)));
     }

@@ -17,7 +17,7 @@ type Lie = Box<dyn Fn(String) -> String + Send>;
 /// What is sent instead of an answer.
 type Garbage = fn(&mut TcpStream);
 
-/// Somebody between a command and a server, who changes answers.
+/// Someone between a command and a server, who changes answers.
 struct Between {
     url: String,
     /// The first lines of the requests.
@@ -134,7 +134,7 @@ const LIES: &[(&str, &str, &str, &str)] = &[
     ("/v1/verdicts/statement", "\"decision\":\"reject\"", "\"decision\":\"approve\"", "the decision"),
     ("/v1/verdicts/statement", "\"reason\":\"no\"", "\"reason\":\"yes\"", "the reason"),
     ("/v1/verdicts/statement", "\"keyId\":\"SHA256:", "\"keyId\":\"SHA256:0", "the key"),
-    ("/v1/verdicts/statement", "\"unattended\":true", "\"unattended\":false", "somebody was asked"),
+    ("/v1/verdicts/statement", "\"unattended\":true", "\"unattended\":false", "someone was asked"),
     ("/v1/verdicts/statement", "\"ruleDigest\":\"", "\"ruleDigest\":\"^", "the rule"),
     ("/v1/verdicts/statement", "\"evidenceSeq\":", "\"evidenceSeq\":1,\"x\":", "bad_answer"),
 ];
@@ -327,7 +327,7 @@ fn a_server_is_asked_over_tls_if_its_authority_is_trusted() {
         let (code, _, stderr) = ask(more);
         assert!(code == 2 && stderr.contains("cannot reach"), "{stderr}");
     }
-    assert!(ask(&["--server-ca", "server.key"]).2.contains("holds no certificate"));
+    assert!(ask(&["--server-ca", "server.key"]).2.contains("has no certificate"));
 }
 
 #[test]

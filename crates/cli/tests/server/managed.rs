@@ -116,7 +116,7 @@ fn people_and_rules_are_changed_by_statements_that_are_signed_elsewhere() {
             .collect()
     };
 
-    // Nobody is enrolled; the first admin signs for themselves, once.
+    // No one is enrolled; the first admin signs for themselves, once.
     let add_ben =
         ["person", "add", "ben", "--key", "ben.pub", "--group", "maintainers", "--sign-with", "ana"];
     assert_eq!(refused(&asked, &admin, &add_ben), (1, "no_people".to_owned()));

@@ -124,7 +124,7 @@ fn enrol_two(server: &Running, reader: &str) -> (Authenticator, Authenticator) {
     (ben, cy)
 }
 
-/// What nobody can do with a passkey that is not theirs, not for this, or not here.
+/// What no one can do with a passkey that is not theirs, not for this, or not here.
 fn forgeries(server: &Running, writer: &str, draft: &str, ben: &mut Authenticator) {
     let question = prepared(server, writer, draft, ben);
     let another = prepared(server, writer, draft, ben);
@@ -236,7 +236,7 @@ fn expired(world: &World, admin: &str) {
     assert!(late.json()["detail"].as_str().unwrap().contains("expired"), "{late:?}");
 }
 
-/// What somebody sees who has an export and the fingerprint of the first admin's key.
+/// What someone sees who has an export and the fingerprint of the first admin's key.
 fn outside(world: &World, draft: &str, reader: &str) {
     let server = &world.server;
     let (code, exported, stderr) = server.scratch.run(&["ledger", "export"], "");

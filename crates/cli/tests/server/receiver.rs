@@ -115,7 +115,7 @@ pub(crate) fn until(what: &str, is_true: impl Fn() -> bool) {
     }
 }
 
-/// A port that nobody listens on.
+/// A port that no one listens on.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

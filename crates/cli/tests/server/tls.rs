@@ -66,7 +66,7 @@ fn clients_are_served_over_tls_and_the_certificate_is_renewed() {
         assert!(String::from_utf8_lossy(&answer.stdout).contains("ok"), "{version}: {answer:?}");
     }
     let old = curl(&server, "a.pem", &["--tls-max", "1.1"]);
-    assert!(!old.status.success(), "TLS 1.1 is spoken by nobody: {old:?}");
+    assert!(!old.status.success(), "TLS 1.1 is spoken by no one: {old:?}");
     assert!(!curl(&server, "b.pem", &[]).status.success(), "another authority");
     // A client that speaks plain HTTP gets the reason.
     let plain = server.request("GET", "/healthz", None, None);

@@ -55,7 +55,7 @@ fn receipts_made_elsewhere_are_taken_from_enrolled_signers_and_count_for_nothing
     let world = developer();
     let url = format!("http://{}", server.0);
 
-    // Nobody has enrolled the workspace's key: the run succeeds, and its report waits.
+    // No one has enrolled the workspace's key: the run succeeds, and its report waits.
     let first = run(&world, tested_item(), &url, &operator);
     assert!(first.code == 0 && first.stderr.contains("no known key has signed"), "{}", first.stderr);
     assert!(first.stderr.contains("1 wait(s) to be reported"), "{}", first.stderr);
@@ -201,7 +201,7 @@ fn tells_what_was_used(server: &Running, reader: &str, other: &str) {
 #[test]
 fn a_server_that_is_away_changes_nothing_of_a_run_and_gets_its_receipt_later() {
     let world = developer();
-    // Nobody listens there.
+    // No one listens there.
     let url = "http://127.0.0.1:9";
     let away = run(&world, item("w", "echo four >> a.txt"), url, "crealeph_x.y.z");
     assert!(away.code == 0 && away.stderr.contains("takes no receipts now"), "{}", away.stderr);

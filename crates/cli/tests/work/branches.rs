@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::{World, item, item_with, ran};
 
-/// Runs git in a folder as somebody whose configuration is empty.
+/// Runs git in a folder as someone whose configuration is empty.
 fn git_in(folder: &str, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-C", folder, "-c", "user.name=t", "-c", "user.email=t@example.com"])
@@ -176,11 +176,11 @@ fn a_repository_that_cannot_be_written_is_refused_before_anything_runs() {
         assert!(ran.stderr.contains(why), "{why} is not in {}", ran.stderr);
         assert_eq!(world.crealeph(&["work", "status"]).stdout, b"", "nothing was run");
         // The tree does not need the repository.
-        if why != "in no git repository" {
+        if why != "not in a git repository" {
             assert_eq!(world.run(&[item("tree", "echo x > x")], &[]).code, 0);
         }
     };
-    refused(&|_| (), "in no git repository");
+    refused(&|_| (), "not in a git repository");
     refused(&|world| drop(world.git(&["init", "-q", "."])), "has no commit yet");
     let with = |arguments: &'static [&'static str]| {
         move |world: &World| {

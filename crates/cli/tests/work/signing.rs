@@ -197,7 +197,7 @@ fn story(ledger: &str, location: &dyn Fn(&Signing) -> String) {
     assert_eq!(world.read("a.txt"), "edited\n");
     assert_eq!(signing.state_of(&run), "waiting");
 
-    // Given elsewhere, nobody knows of the conflict: it stays held and says what is in the way.
+    // Given elsewhere, no one knows of the conflict: it stays held and says what is in the way.
     let approved = signing.run(&[&words(&second)[..], &away[..]].concat());
     assert!(
         approved.status.success() && text(&approved.stderr).contains("work recover"),
@@ -304,7 +304,7 @@ fn forgeries_of_changes_are_refused_and_named() {
     signing.refused(&words(&own), "altered");
     fs::write(&diff, before).unwrap();
 
-    // Written by someone who can write to the database: a verdict with another's signature, and a landing that nobody approved.
+    // Written by someone who can write to the database: a verdict with another's signature, and a landing that no one approved.
     let read = |name: &str| fs::read_to_string(name).unwrap();
     let statement: Value = serde_json::from_str(&read(&own[3])).unwrap();
     let why = signing.good(&["approval", "why", &run]);

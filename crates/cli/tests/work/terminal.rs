@@ -155,7 +155,9 @@ fn an_interrupted_run_says_so_beside_its_progress() {
     let (status, screen) = terminal.end(|screen| at_most_once(screen, &["level 1 of 1", "interrupting"]));
     assert_eq!(status.code(), Some(130));
     let screen = screen.screen().contents();
-    for words in ["interrupting; once more ends it at once", "interrupted; the same command resumes"] {
+    for words in
+        ["interrupting; press Ctrl-C again to exit immediately", "interrupted; the same command resumes"]
+    {
         assert_eq!(screen.matches(words).count(), 1, "{screen}");
     }
     assert!(!screen.contains("level 1") && !screen.contains("working"), "{screen}");

@@ -52,7 +52,7 @@ impl RecognisedKeys {
         is_active.then(|| known.identity.clone())
     }
 
-    /// Who holds a token, by the log; `None` if nobody does, or its key no longer counts.
+    /// Who holds a token, by the log; `None` if no one does, or its key no longer counts.
     ///
     /// # Errors
     /// When the ledger cannot be read.

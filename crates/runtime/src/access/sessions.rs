@@ -26,16 +26,14 @@ const LINK_MINUTES: i128 = 10;
 const REVOCATIONS_READ: usize = 50;
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 
-/// Why nobody was signed in.
+/// Why no one was signed in.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SignInError {
     /// It is of no link, key or passkey that counts; which tenants there are is not told.
-    #[error(
-        "this is no link, key or passkey that signs in here: it is not known, has expired or was revoked"
-    )]
+    #[error("this link, key or passkey cannot sign in here: it is unknown, has expired or was revoked")]
     Unknown,
     /// The link, or what a person signed, has opened a session already.
-    #[error("this link was used already; each signs in once")]
+    #[error("this link was already used; each link signs in once")]
     Used,
     /// The session could not be recorded.
     #[error(transparent)]
@@ -128,7 +126,7 @@ pub fn token_role(ledger: &Ledger, token: &str) -> Result<Option<(TenantId, KeyR
 /// Opens a session for the holder of a link or of an API key.
 ///
 /// # Errors
-/// When the token is nobody's or the link was used, or the ledger cannot be used.
+/// When the token is no one's or the link was used, or the ledger cannot be used.
 pub fn sign_in(ledger: &Ledger, token: &str) -> Result<OpenedSession, SignInError> {
     let (tenant, bearer) = bearer(ledger, token).map_err(AccessError::from)?.ok_or(SignInError::Unknown)?;
     open(ledger, &tenant, bearer)
@@ -459,7 +457,7 @@ mod tests {
             open_for_person(&scene.ledger, &scene.tenant, person.clone()).err(),
             Some(SignInError::Used)
         );
-        // Somebody else's revocation ends nothing; one of a key of theirs ends it, and not the sessions after it.
+        // Someone else's revocation ends nothing; one of a key of theirs ends it, and not the sessions after it.
         scene.revoke("ben");
         assert!(scene.session(&session.token).is_some());
         scene.revoke("ana");

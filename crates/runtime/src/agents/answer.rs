@@ -17,7 +17,7 @@ const MAX_REASON_BYTES: usize = 4096;
 
 /// What an answer is that holds a secret: its artifacts would be recorded permanently.
 pub(super) fn holds_secret() -> NoAnswer {
-    NoAnswer::from("the answer holds a secret that the agent was granted; answer without it".to_owned())
+    NoAnswer::from("the answer contains a secret that the agent was granted; answer without it".to_owned())
 }
 
 /// Judges the text of an answer against its input. It must hold none of the secrets, as it is written and as it is meant.

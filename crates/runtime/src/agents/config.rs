@@ -121,8 +121,8 @@ pub fn load(configuration: &Configuration, state_dir: &Path) -> Result<Agents, C
     let mut sandboxes = Sandboxes { state_dir, full: None, reduced: None };
     let mut agents = Agents::default();
     for (name, table) in tables {
-        let version =
-            Version::parse(name).map_err(|why| refused(name, format!("its name is no version: {why}")))?;
+        let version = Version::parse(name)
+            .map_err(|why| refused(name, format!("its name is not a valid version: {why}")))?;
         let Value::Table(table) = table else {
             return Err(refused(name, format!("it is not a table; write `[agents.\"{name}\"]`")));
         };
@@ -225,7 +225,7 @@ fn process(table: &Table<'_>, folder: &Path) -> Result<ProcessSettings, Wrong> {
     let hosts = table.texts("hosts", MAX_LISTED)?;
     let hosts = hosts.into_iter().map(|host| host.parse::<Host>().map_err(|error| error.to_string()));
     let text = |name: &str, value: &Value| {
-        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
+        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a string"))
     };
     Ok(ProcessSettings {
         command,
@@ -260,7 +260,7 @@ fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
     let model = table.text("model")?.ok_or_else(no_model)?;
     let mut via = via(table, folder)?;
     let keys = table.entries("key", 2, |name, value| {
-        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
+        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a string"))
     })?;
     if !keys.is_empty() {
         let fields = keys.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
@@ -300,7 +300,7 @@ fn payload_schema(kind: &str, value: &Value, folder: &Path) -> Result<serde_json
 
 fn via(table: &Table<'_>, folder: &Path) -> Result<Via, Wrong> {
     let headers = table.entries("headers", MAX_LISTED, |name, value| {
-        let text = value.as_str().ok_or_else(|| format!("the value of `{name}` is not a text"))?;
+        let text = value.as_str().ok_or_else(|| format!("the value of `{name}` is not a string"))?;
         check_header(name, Some(text)).map(|()| text.to_owned())
     })?;
     let secret_headers = table.entries("secret_headers", MAX_LISTED, |name, value| {
@@ -316,7 +316,7 @@ fn check_url(key: &str, url: &str) -> Result<(), Wrong> {
     let uri: Uri = url.parse().map_err(|error| format!("`{key}` is not a URL: {error}"))?;
     let authority = uri.authority().ok_or_else(|| format!("`{key}` names no host; write `https://…`"))?;
     if authority.as_str().contains('@') {
-        return Err(format!("`{key}` holds credentials, which would be recorded; use `secret_headers`"));
+        return Err(format!("`{key}` contains credentials, which would be recorded; use `secret_headers`"));
     }
     let host = authority.host().trim_matches(['[', ']']);
     let is_here =
@@ -324,7 +324,7 @@ fn check_url(key: &str, url: &str) -> Result<(), Wrong> {
     match uri.scheme_str() {
         Some("https") => Ok(()),
         Some("http") if is_here => Ok(()),
-        Some("http") => Err(format!("`{key}` is in clear; only this machine may be called without TLS")),
+        Some("http") => Err(format!("`{key}` is not encrypted; only this machine may be called without TLS")),
         _ => Err(format!("`{key}` does not start with `https://`")),
     }
 }
@@ -335,10 +335,10 @@ fn check_header(name: &str, value: Option<&str>) -> Result<(), Wrong> {
         return Err(format!("`{name}` is not a header's name"));
     }
     if OURS.contains(&name.to_ascii_lowercase().as_str()) {
-        return Err(format!("the header `{name}` is set by the call itself; leave it out"));
+        return Err(format!("the header `{name}` is set by the call itself; remove it"));
     }
     match value.is_some_and(|value| HeaderValue::from_str(value).is_err()) {
-        true => Err(format!("the value of the header `{name}` holds what a header cannot")),
+        true => Err(format!("the value of the header `{name}` has characters that a header cannot have")),
         false => Ok(()),
     }
 }
@@ -396,8 +396,8 @@ mod tests {
             ("knid = 'process'\ncommand = ['a']", "the key `knid` is not known here; did you mean `kind`?"),
             ("kind = 'http'\nurll = 'https://a.b'", "did you mean `url`?"),
             ("kind = 'process'\ncommand = ['']", "`command` names no program"),
-            ("kind = 'process'\ncommand = 'a'", "`command` is not a list of texts"),
-            ("kind = 'process'\ncommand = ['a', 1]", "`command` is not a list of texts"),
+            ("kind = 'process'\ncommand = 'a'", "`command` is not a list of strings"),
+            ("kind = 'process'\ncommand = ['a', 1]", "`command` is not a list of strings"),
             (
                 "kind = 'process'\ncommand = ['a']\ntimeout = 1",
                 "the key `timeout` is not known here; did you mean `timeout_ms`?",
@@ -413,7 +413,7 @@ mod tests {
             ("kind = 'process'\ncommand = ['a']\ntimeout_ms = '1'", "`timeout_ms` is not a whole number"),
             ("kind = 'process'\ncommand = ['a']\nhosts = ['nowhere']", "`nowhere` is not a host and port"),
             ("kind = 'process'\ncommand = ['a']\npresets = ['cobol']", "`cobol` is not a preset"),
-            ("kind = 'process'\ncommand = ['a']\nenv = { A = 1 }", "the value of `A` is not a text"),
+            ("kind = 'process'\ncommand = ['a']\nenv = { A = 1 }", "the value of `A` is not a string"),
             (
                 "kind = 'process'\ncommand = ['a']\naccept_reduced = 'yes'",
                 "`accept_reduced` is not `true` or `false`",
@@ -425,10 +425,13 @@ mod tests {
             ),
             ("kind = 'http'\nurl = 'ftp://agents.example.com'", "does not start with `https://`"),
             ("kind = 'http'\nurl = '/plan'", "names no host"),
-            ("kind = 'http'\nurl = 'https://me:word@example.com'", "holds credentials"),
+            ("kind = 'http'\nurl = 'https://me:word@example.com'", "contains credentials"),
             ("kind = 'http'\nurl = 'https://a.b'\nheaders = { Host = 'x' }", "is set by the call itself"),
             ("kind = 'http'\nurl = 'https://a.b'\nheaders = { 'a b' = 'x' }", "`a b` is not a header's name"),
-            ("kind = 'http'\nurl = 'https://a.b'\nheaders = { a = \"x\\n\" }", "holds what a header cannot"),
+            (
+                "kind = 'http'\nurl = 'https://a.b'\nheaders = { a = \"x\\n\" }",
+                "characters that a header cannot have",
+            ),
             ("kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = 'x' }", "is not a table"),
             (
                 "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = {} }",

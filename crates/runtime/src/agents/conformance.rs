@@ -71,13 +71,13 @@ impl Clause {
     /// What it asks, for a person.
     pub fn asks(self) -> &'static str {
         match self {
-            Clause::Bounds => "it ends by itself, within its time and size",
-            Clause::Document => "what it says is one JSON document",
+            Clause::Bounds => "it ends by itself, within its limits of time and size",
+            Clause::Document => "its answer is one JSON document",
             Clause::Fields => "with the fields of an AgentOutput, and no others",
             Clause::Limits => "that keeps to the types and ids it was given",
             Clause::Consistency => "and does not contradict itself or its input",
-            Clause::Success => "every input here can be worked on, so its status is `succeeded`",
-            Clause::Stability => "the same input is answered alike twice: no memory",
+            Clause::Success => "every input here can be processed, so its status is `succeeded`",
+            Clause::Stability => "the same input gets the same answer twice: no memory",
         }
     }
 }

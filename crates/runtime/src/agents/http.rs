@@ -96,7 +96,7 @@ pub(super) fn refused(reply: &Reply, bounds: &Bounds, redactor: &Redactor) -> (S
              `url`"
         ),
         _ if text.trim().is_empty() => {
-            format!("the agent's server answered with status {status} and nothing else")
+            format!("the agent's server answered with status {status} and an empty body")
         }
         _ => format!("the agent's server answered with status {status}: {quoted}"),
     };

@@ -122,11 +122,7 @@ impl OpenAi {
                 return Ok(reply);
             }
             let wait = reply.retry_after.unwrap_or(USUAL_WAIT);
-            notes.push(format!(
-                "the server answered {} and is asked again after {} s",
-                reply.status,
-                wait.as_secs()
-            ));
+            notes.push(format!("the server answered {}; retrying after {} s", reply.status, wait.as_secs()));
             deadline.wait(wait, cancel).map_err(|why| {
                 format!("{why}: the server answered {} and asked to wait {} s", reply.status, wait.as_secs())
             })?;
@@ -279,7 +275,7 @@ impl Completion<'_> {
         secrets: &Redactor,
     ) -> Result<AgentAnswer, NoAnswer> {
         let content: Content<'_> = serde_json::from_str(self.text()?)
-            .map_err(|error| format!("the model's answer is not as asked: {error}"))?;
+            .map_err(|error| format!("the model's answer does not have the requested form: {error}"))?;
         let document = self.document(&content, input)?;
         let max_bytes = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
         judge(document.as_bytes(), max_bytes, input, secrets)

@@ -75,7 +75,7 @@ impl Deadline {
     }
 }
 
-const CANCELLED: &str = "the agent was left because the request was cancelled";
+const CANCELLED: &str = "the call was abandoned because the request was cancelled";
 
 /// What came back: the body holds at most one byte more than is allowed, so that the reader sees that it is too long.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ impl Transport {
     }
 }
 
-/// Nobody was there to talk to.
+/// No one was there to talk to.
 fn is_no_connection(error: &ureq::Error) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     match error {
@@ -207,11 +207,13 @@ pub(crate) fn certificates(file: &Path) -> Result<RootCerts, String> {
     let items = parse_pem(&text).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
         Ok(_) => None,
-        Err(error) => Some(Err(format!("`{shown}` holds what is no certificate: {error}"))),
+        Err(error) => Some(Err(format!("`{shown}` contains something that is not a certificate: {error}"))),
     });
     let certificates: Vec<Certificate<'static>> = items.collect::<Result<_, _>>()?;
     match certificates.is_empty() {
-        true => Err(format!("`{shown}` holds no certificate in PEM form; name the file of your authority")),
+        true => Err(format!(
+            "`{shown}` has no certificate in PEM form; name the file of your certificate authority"
+        )),
         false => Ok(RootCerts::new_with_certs(&certificates)),
     }
 }
@@ -237,7 +239,7 @@ fn secret(name: &str, header: &SecretHeader) -> Result<(HeaderValue, Vec<u8>), S
     }
     let whole = [header.prefix.as_bytes(), &secret].concat();
     let mut value = HeaderValue::from_bytes(&whole)
-        .map_err(|_| format!("the secret of the header `{name}` holds what a header cannot"))?;
+        .map_err(|_| format!("the secret of the header `{name}` has characters that a header cannot have"))?;
     value.set_sensitive(true);
     Ok((value, secret))
 }

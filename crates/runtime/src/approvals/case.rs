@@ -87,7 +87,7 @@ impl SubjectReader<'_> {
     /// Reads a subject: a draft by the id of its entry, a held change by its run.
     ///
     /// # Errors
-    /// When there is none, it was decided before anybody was enrolled, or the ledger cannot be read.
+    /// When there is none, it was decided before anyone was enrolled, or the ledger cannot be read.
     pub fn read(&self, id: &LedgerId) -> Result<SubjectCase, ApprovalError> {
         self.read_from(id, None)
     }

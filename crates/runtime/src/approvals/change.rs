@@ -73,7 +73,7 @@ pub(crate) fn read_change(
     change_case(ledger, tenant, entry, record, None)
 }
 
-/// Those of these held runs that people decided about; none while nobody was enrolled.
+/// Those of these held runs that people decided about; none while no one was enrolled.
 pub(crate) fn decided_changes(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -145,7 +145,7 @@ pub(super) fn change_subject(
     })
 }
 
-/// Somebody whose key is enrolled has proved who they are; an account of an operating system has not.
+/// Someone whose key is enrolled has proved who they are; an account of an operating system has not.
 fn requester(asked: &LocalUser, people: &People) -> Result<Requester, ApprovalError> {
     let person = asked.key.as_ref().and_then(|key| people.person_of(key));
     Ok(match person {

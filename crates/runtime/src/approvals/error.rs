@@ -27,10 +27,10 @@ pub enum ApprovalError {
     /// It has the key of a held change and is none.
     #[error("entry `{0}` has the key of a held change, and cannot be read as one")]
     NotAChange(LedgerId),
-    /// Between the check and the landing a verdict lapsed, or somebody rejected it.
+    /// Between the check and the landing a verdict lapsed, or someone rejected it.
     #[error("`{0}` is no longer approved, and did not land")]
     NoLongerApproved(LedgerId),
-    /// It was decided before anybody was enrolled.
+    /// It was decided before anyone was enrolled.
     #[error("draft `{draft}` has an unproven verdict already, entry `{review}`")]
     Reviewed {
         /// The draft.
@@ -38,26 +38,26 @@ pub enum ApprovalError {
         /// The entry of the verdict.
         review: LedgerId,
     },
-    /// Nobody was enrolled yet.
-    #[error("nobody is enrolled in this tenant")]
+    /// No one was enrolled yet.
+    #[error("no one is enrolled in this tenant")]
     NoPeople,
     /// The first admin is there already.
-    #[error("this tenant has had a first admin already, with the key {0}")]
+    #[error("this tenant already has a first admin, with the key {0}")]
     NotFirst(String),
-    /// A key of nobody.
+    /// A key of no one.
     #[error("the key {0} is not enrolled, or was revoked")]
     UnknownKey(String),
-    /// Somebody who may not.
+    /// Someone who may not.
     #[error("`{0}` is not in the group `admins`")]
     NotAdmin(String),
     /// A link that no invitation has.
-    #[error("the link is not one of an invitation")]
+    #[error("the link is not that of an invitation")]
     BadInvitation,
     /// An invitation that can no longer be used.
     #[error("the invitation {0}")]
     InvitationOver(&'static str),
     /// An authenticator's answer that is none.
-    #[error("the passkey is not taken: {0}")]
+    #[error("the passkey is refused: {0}")]
     BadPasskey(String),
     /// An outsider would refuse it.
     #[error("refused: the statement {}", .0.what)]
@@ -102,7 +102,7 @@ pub enum ApprovalError {
     #[error(transparent)]
     Compose(#[from] ComposeError),
     /// There is no random number.
-    #[error("the system gives no random numbers: {0}")]
+    #[error("the system provides no random numbers: {0}")]
     Random(String),
     /// A name is not valid.
     #[error("internal error: an invalid name: {0}; please report it")]

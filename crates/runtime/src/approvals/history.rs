@@ -84,7 +84,7 @@ impl ApprovalHistory {
     /// The person whose key this is, if it may sign.
     ///
     /// # Errors
-    /// When it is nobody's, or revoked.
+    /// When it is no one's, or revoked.
     pub fn signer(&self, fingerprint: &str) -> Result<StatementSigner, ApprovalError> {
         let person = self.judge.person_of(fingerprint);
         let person = person.ok_or_else(|| ApprovalError::UnknownKey(fingerprint.to_owned()))?;
@@ -94,7 +94,7 @@ impl ApprovalHistory {
     /// The same, of an admin.
     ///
     /// # Errors
-    /// When it is nobody's, or the person is not an admin.
+    /// When it is no one's, or the person is not an admin.
     pub fn admin(&self, fingerprint: &str) -> Result<StatementSigner, ApprovalError> {
         let signer = self.signer(fingerprint)?;
         match self.judge.is_admin(&signer.person) {
@@ -182,7 +182,7 @@ pub fn record_once(
         return Ok(entry);
     }
     match record(ledger, tenant, kind, signed) {
-        // Somebody may have recorded it while this was judged.
+        // Someone may have recorded it while this was judged.
         Err(error) if error.is_refusal() => recorded(ledger, tenant, kind, signed)?.ok_or(error),
         done => done,
     }
@@ -212,7 +212,7 @@ pub(super) fn recorded(
     Ok(None)
 }
 
-/// Whether verdicts must be signed: somebody was enrolled, now or ever.
+/// Whether verdicts must be signed: someone was enrolled, now or ever.
 ///
 /// # Errors
 /// When the ledger cannot be read.
@@ -222,12 +222,12 @@ pub fn is_unsigned_refused(ledger: &Ledger, tenant: &TenantId) -> Result<bool, L
     Ok(ledger.get_by_key(tenant, &key)?.is_some())
 }
 
-/// The rules in force, in the order in which they are tried; none before anybody was enrolled.
+/// The rules in force, in the order in which they are tried; none before anyone was enrolled.
 ///
 /// # Errors
 /// When the ledger cannot be read.
 pub fn rules_in_force(ledger: &Ledger, tenant: &TenantId) -> Result<Vec<ApprovalRule>, ApprovalError> {
-    // Most tenants have nobody, and then no signature has to be checked.
+    // Most tenants have no one, and then no signature has to be checked.
     if !is_unsigned_refused(ledger, tenant)? {
         return Ok(Vec::new());
     }
@@ -235,7 +235,7 @@ pub fn rules_in_force(ledger: &Ledger, tenant: &TenantId) -> Result<Vec<Approval
     Ok(history.map_or_else(Vec::new, |history| history.judge.rules().to_vec()))
 }
 
-/// Why a verdict that nobody signed was not written.
+/// Why a verdict that no one signed was not written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UnsignedError {
     /// People are enrolled.
@@ -244,10 +244,10 @@ pub enum UnsignedError {
     Append(AppendError),
 }
 
-/// Appends a verdict that nobody signed, if nobody was ever enrolled; that is checked in the same step.
+/// Appends a verdict that no one signed, if no one was ever enrolled; that is checked in the same step.
 ///
 /// # Errors
-/// When somebody was, or the ledger cannot be written.
+/// When someone was, or the ledger cannot be written.
 pub fn append_unsigned(
     ledger: &Ledger,
     tenant: &TenantId,

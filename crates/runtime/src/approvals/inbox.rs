@@ -30,7 +30,7 @@ pub struct InboxItem {
     pub subject: ApprovalSubject,
     /// The change, if it is one.
     pub change: Option<Box<HeldChangeRecord>>,
-    /// How it stands; `None` while nobody is enrolled.
+    /// How it stands; `None` while no one is enrolled.
     pub state: Option<SubjectState>,
 }
 
@@ -138,7 +138,7 @@ fn held_changes() -> Filter {
     }
 }
 
-/// The subjects that somebody rejected, with a key that was not revoked since; and which drafts landed, if that is known.
+/// The subjects that someone rejected, with a key that was not revoked since; and which drafts landed, if that is known.
 #[derive(Clone, Debug, Default)]
 pub struct RejectedSubjects {
     entries: Arc<ApprovalEntries>,

@@ -31,7 +31,7 @@ pub struct InboxRow {
     pub outdated: Option<String>,
     /// The change, if it is one.
     pub change: Option<ChangeOutline>,
-    /// The rule that holds; absent while nobody is enrolled, as all that follows.
+    /// The rule that holds; absent while no one is enrolled, as all that follows.
     pub rule: Option<String>,
     /// What that rule wants, in words.
     pub needs: Option<String>,

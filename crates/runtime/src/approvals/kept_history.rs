@@ -25,7 +25,7 @@ pub(super) type DecidedDrafts = BTreeMap<RobotId, Vec<DecidedDraft>>;
 pub(super) struct DecidedDraft {
     pub(super) seq: Seq,
     pub(super) id: LedgerId,
-    /// Else somebody rejected it.
+    /// Else someone rejected it.
     pub(super) is_landed: bool,
 }
 

@@ -2,7 +2,7 @@
 //! passkey. Nothing is remembered between a question and its answer, so any server can take the answer: the challenge is the digest of
 //! a statement that comes back with it, and the log has one enrolment for an invitation.
 //!
-//! A link ends in `#crealeph-invite_TENANT.NONCE.SECRET`. Browsers send what follows the `#` to nobody, so no log of a server or proxy
+//! A link ends in `#crealeph-invite_TENANT.NONCE.SECRET`. Browsers send what follows the `#` to no one, so no log of a server or proxy
 //! has it; the page posts it.
 
 use base64::Engine as _;
@@ -44,7 +44,7 @@ const ALGORITHMS: [i32; 3] = [-7, -8, -257];
 pub struct NewInvitation {
     /// What the admin signs.
     pub statement: InvitationStatement,
-    /// What the link has behind its `#`; nobody keeps it.
+    /// What the link has behind its `#`; no one keeps it.
     pub token: String,
 }
 
@@ -104,7 +104,7 @@ pub fn invitation(
     Ok(NewInvitation { statement, token })
 }
 
-/// Somebody who has the link of an invitation.
+/// Someone who has the link of an invitation.
 #[derive(Clone, Debug)]
 pub struct Invited {
     /// The tenant.
@@ -268,7 +268,7 @@ pub(super) fn assertion_question(passkey: &EnrolledPasskey, text: &str) -> Value
     })
 }
 
-/// What somebody proves who signs in at an origin, and what their browser is to be asked, as JSON. It can be answered for two
+/// What someone proves who signs in at an origin, and what their browser is to be asked, as JSON. It can be answered for two
 /// minutes.
 ///
 /// # Errors
@@ -302,7 +302,7 @@ pub fn sign_in_question(
     Ok(out)
 }
 
-/// Who signs in, by the answer to [`sign_in_question`], and the nonce, which the caller lets count once; nobody if the passkey is not
+/// Who signs in, by the answer to [`sign_in_question`], and the nonce, which the caller lets count once; no one if the passkey is not
 /// enrolled, or the tenant has no log.
 ///
 /// # Errors

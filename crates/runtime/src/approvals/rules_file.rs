@@ -19,7 +19,7 @@ pub enum RulesTextError {
     #[error("{0}")]
     Form(String),
     /// Too many.
-    #[error("it has {0} rules, and {MAX_RULES} are the most")]
+    #[error("it has {0} rules, and the limit is {MAX_RULES}")]
     TooMany(usize),
     /// A rule that means nothing.
     #[error("rule `{rule}`: {why}")]
@@ -106,7 +106,7 @@ impl RuleText {
             None => None,
             Some(names) => {
                 let names = names.iter().map(objective).collect::<Result<Vec<_>, _>>()?;
-                Some(Set::new(names).ok_or("`objectives` is empty; leave it out for all")?)
+                Some(Set::new(names).ok_or("`objectives` is empty; remove it for all")?)
             }
         };
         let whole = |what: &str| format!("`{what}` must be at least 1 and below 2^53");
@@ -130,7 +130,7 @@ impl RuleText {
                     known.ok_or_else(|| format!("there is no proof `{text}`; known are ssh, passkey"))
                 };
                 let kinds = kinds.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
-                Set::new(kinds).ok_or("`proof` is empty; leave it out for ssh alone")?
+                Set::new(kinds).ok_or("`proof` is empty; remove it for ssh only")?
             }
         };
         Ok(ApprovalRule {
@@ -172,7 +172,7 @@ impl RuleText {
         }
         for (name, value) in [("protected", self.protected), ("tests", self.tests)] {
             if value == Some(false) {
-                return Err(format!("`{name} = false` fits nothing; leave it out"));
+                return Err(format!("`{name} = false` matches nothing; remove it"));
             }
         }
         Ok(subject)
@@ -222,7 +222,7 @@ mod tests {
                 "[[rule]]\nname = \"a\"\nsubject = \"change\"\nobjectives = [\"campaign_plan\"]\n",
                 "`objectives` is for rules with `subject = \"draft\"`",
             ),
-            ("[[rule]]\nname = \"a\"\nsubject = \"change\"\nprotected = false\n", "leave it out"),
+            ("[[rule]]\nname = \"a\"\nsubject = \"change\"\nprotected = false\n", "remove it"),
             ("[[rule]]\nname = \"a\"\nsubject = \"change\"\ncost_above_usd = -1.0\n", "0 or more"),
             ("rule = 1\n", "line 1, column 8"),
         ] {

@@ -98,7 +98,7 @@ impl SubjectReader<'_> {
                 done => return done,
             },
         };
-        // Somebody may have recorded it while this was judged.
+        // Someone may have recorded it while this was judged.
         match (found()?, refused) {
             (Some(verdict), _) => {
                 let (landed, missing) = self.land_draft(&subject)?;
@@ -227,7 +227,7 @@ fn would_count(case: &SubjectCase, statement: &VerdictStatement) -> Result<(), A
     }
 }
 
-/// Refuses what nobody can decide: before anybody is enrolled, or once it has ended.
+/// Refuses what no one can decide: before anyone is enrolled, or once it has ended.
 fn check_open(case: &SubjectCase) -> Result<(), ApprovalError> {
     let SubjectCase { subject, state, history, .. } = case;
     if !history.judge.had_people() {

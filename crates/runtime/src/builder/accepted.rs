@@ -190,7 +190,7 @@ impl Builder {
         })
     }
 
-    /// Whether a request waits that nobody works on. Outcomes that ended before a time are removed on the way.
+    /// Whether a request waits that no one works on. Outcomes that ended before a time are removed on the way.
     pub fn has_waiting(&self, ended_before: Millis) -> Result<bool, BuildError> {
         let mut after = None;
         while let Some(tenant) = self.ledger.tenant_with_work(after.as_ref(), ended_before)? {
@@ -203,7 +203,7 @@ impl Builder {
         Ok(false)
     }
 
-    /// Takes up the oldest request that nobody works on, tenants in turn: `turn` is the one that was served last. Outcomes that
+    /// Takes up the oldest request that no one works on, tenants in turn: `turn` is the one that was served last. Outcomes that
     /// ended before a time are removed on the way.
     pub fn take_up(
         &self,
@@ -307,7 +307,7 @@ fn asked_again(tenant: &TenantId, found: &RequestToRun) -> Option<Asked> {
 pub(super) fn conflict_with(asked: &Asked, open: &AcceptedRequest) -> Answer {
     let execution_id = Some(asked.execution_id.clone());
     let detail = format!(
-        "another request of this execution, attempt {}, was accepted and is not decided; wait for it, or use a new executionId",
+        "another request of this execution, attempt {}, was accepted and is not decided yet; wait for it, or use a new executionId",
         open.attempt
     );
     Answer { response: refusal(execution_id, ErrorCode::IdempotencyConflict, None), detail, agent: None }

@@ -42,7 +42,7 @@ enum Landing {
 
 /// What becomes of a request that wants to run.
 pub(super) enum Ticket {
-    /// It runs; nobody else of its execution does.
+    /// It runs; no one else of its execution does.
     Leads(Seat),
     /// The same request runs already.
     Joins(Arc<Flight>),

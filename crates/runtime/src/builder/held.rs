@@ -47,7 +47,7 @@ impl HeldExecution {
         }
     }
 
-    /// Takes the execution if nobody has it.
+    /// Takes the execution if no one has it.
     pub(super) fn take_now(
         ledger: &Ledger,
         asked: &Asked,

@@ -125,7 +125,7 @@ pub struct Builder {
 
 /// How often one request calls its agent at most, however often another process takes the execution over.
 const MAX_CALLS: u32 = 2;
-/// How long the work on an execution of a process that died is nobody's.
+/// How long the work on an execution of a process that died is no one's.
 const LEASE_TIME: Duration = Duration::from_secs(10);
 
 impl std::fmt::Debug for Builder {
@@ -234,7 +234,7 @@ impl Builder {
         Ok(Ok((asked, is_new)))
     }
 
-    /// Runs a request that nobody else in this process runs.
+    /// Runs a request that no one else in this process runs.
     fn lead(&self, asked: &Asked, mut course: Course, cancel: &Cancel) -> Result<Answer, BuildError> {
         let (tenant, robot, execution) = (&asked.tenant_id, &asked.request.robot_id, &asked.execution_id);
         let attempt = asked.request.attempt.get();
@@ -417,7 +417,7 @@ impl Builder {
         let (tenant, request) = (&asked.tenant_id, request_name(asked));
         let written = match held.or_else(|| course.held.take()) {
             Some(held) => held.append(&self.ledger, tenant, &request, batch),
-            // Nobody else can have accepted it under the name that it was given here.
+            // No one else can have accepted it under the name that it was given here.
             None if course.is_new => self.ledger.append_as(tenant, batch),
             None => self.ledger.append_outcome(tenant, &request, None, batch),
         };
@@ -441,7 +441,7 @@ impl Builder {
 
 /// How a request is led.
 struct Course {
-    /// Its execution was named here, so nobody else can have run it.
+    /// Its execution was named here, so no one else can have run it.
     is_new: bool,
     /// The execution, if it is ours already.
     held: Option<HeldExecution>,

@@ -131,12 +131,13 @@ impl Scopes {
         for (name, value) in configuration.section("tenants")?.into_iter().flatten() {
             let place = format!("tenants.{name:?}");
             let wrong = |why| configuration.wrong(&place, why);
-            let id = TenantId::parse(name).map_err(|why| wrong(format!("its name is no tenant: {why}")))?;
+            let id = TenantId::parse(name)
+                .map_err(|why| wrong(format!("its name is not a valid tenant: {why}")))?;
             let table = value.as_table().ok_or_else(|| wrong("it is not a table".to_owned()))?;
             count += 1 + table.get("robots").and_then(Value::as_table).map_or(0, toml::Table::len);
             if count > MAX_SCOPES {
                 return Err(wrong(format!(
-                    "there are more than {MAX_SCOPES} tenants and robots; leave some out"
+                    "there are more than {MAX_SCOPES} tenants and robots; remove some"
                 )));
             }
             scopes.tenants.insert(id, reader.tenant(&usual, table, &place)?);
@@ -165,7 +166,7 @@ impl Reader<'_> {
         let table = Table::new(table);
         let builder = table.table("builder").map_err(wrong)?;
         let tables = table.entries("robots", MAX_SCOPES, |name, value| {
-            let id = RobotId::parse(name).map_err(|why| format!("`{name}` is no robot: {why}"))?;
+            let id = RobotId::parse(name).map_err(|why| format!("`{name}` is not a valid robot: {why}"))?;
             let table = value.as_table().ok_or_else(|| format!("the robot `{name}` is not a table"))?;
             Ok((id, table))
         });
@@ -224,7 +225,7 @@ impl Reader<'_> {
 
     fn agent(&self, name: &str) -> Result<Version, Wrong> {
         match self.agents.contains(&name) {
-            true => Version::parse(name).map_err(|why| format!("`{name}` is no agent: {why}")),
+            true => Version::parse(name).map_err(|why| format!("`{name}` is not a valid agent: {why}")),
             false => Err(unknown_name("agent", name, &self.agents)),
         }
     }
@@ -400,7 +401,7 @@ mod tests {
                 "[tenants.acme.robots.r.builder]\nx = 1",
                 "[tenants.\"acme\".robots.\"r\".builder]: the key `x`",
             ),
-            ("[tenants.'']", "its name is no tenant"),
+            ("[tenants.'']", "its name is not a valid tenant"),
         ] {
             let error = load(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}\n{error}");

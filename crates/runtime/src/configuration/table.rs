@@ -1,5 +1,5 @@
 //! One table of the configuration, read key by key. Owns the checks that every key goes through: its type, its bounds,
-//! and that no key is there which nobody reads; the nearest known one is named.
+//! and that no key is there which no one reads; the nearest known one is named.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl<'t> Table<'t> {
     pub fn text(&self, key: &'static str) -> Result<Option<&'t str>, Wrong> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let text = value.as_str().filter(|text| !text.trim().is_empty());
-        text.map(Some).ok_or_else(|| format!("`{key}` is not a text with something in it"))
+        text.map(Some).ok_or_else(|| format!("`{key}` must be a non-empty string"))
     }
 
     /// True or false; false when absent.
@@ -82,12 +82,12 @@ impl<'t> Table<'t> {
     /// A list of texts; empty when absent.
     pub fn texts(&self, key: &'static str, most: usize) -> Result<Vec<&'t str>, Wrong> {
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
-        let list = value.as_array().ok_or_else(|| format!("`{key}` is not a list of texts"))?;
+        let list = value.as_array().ok_or_else(|| format!("`{key}` is not a list of strings"))?;
         if list.len() > most {
             return Err(format!("`{key}` lists more than {most}; list fewer"));
         }
         let texts =
-            list.iter().map(|text| text.as_str().ok_or_else(|| format!("`{key}` is not a list of texts")));
+            list.iter().map(|text| text.as_str().ok_or_else(|| format!("`{key}` is not a list of strings")));
         texts.collect()
     }
 
@@ -101,7 +101,7 @@ impl<'t> Table<'t> {
         let Some(value) = self.value(key) else { return Ok(BTreeMap::new()) };
         let table = value.as_table().ok_or_else(|| format!("`{key}` is not a table"))?;
         if table.len() > most {
-            return Err(format!("`{key}` holds more than {most}; leave some out"));
+            return Err(format!("`{key}` has more than {most}; remove some"));
         }
         table.iter().map(|(name, value)| Ok((name.clone(), read(name, value)?))).collect()
     }

@@ -387,7 +387,7 @@ impl LoggedRun {
         let host = host.map_or_else(String::new, |user| format!(" on {}", user.host));
         let run = self.run;
         let place = format!(
-            "it lies in the workspace {workspace}{host}; `crealeph work {command} {run}` there shows it"
+            "it is in the workspace {workspace}{host}; `crealeph work {command} {run}` shows it there"
         );
         RunFileError::NotHere { what, place }
     }

@@ -41,10 +41,10 @@ pub enum SignerEnrolmentError {
     #[error("the key signs as `{0}`, and receipts are signed as `{NAME_PREFIX}…`")]
     OtherName(String),
     /// It was revoked.
-    #[error("signer `{0}` was revoked, and a revoked key is not enrolled again")]
+    #[error("signer `{0}` was revoked, and a revoked key cannot be enrolled again")]
     Revoked(Blake3),
     /// Too many.
-    #[error("the tenant has enrolled {MAX_SIGNERS} signers, which is the most")]
+    #[error("the tenant has enrolled {MAX_SIGNERS} signers, which is the limit")]
     TooMany,
     /// A label or reason is too long.
     #[error("{what} is {found} bytes and the limit is {MAX_TEXT_BYTES}; shorten it")]
@@ -252,7 +252,7 @@ pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLo
         }
         entries.sort_by_key(|entry| entry.seq);
         let mut log = SignerLog::default();
-        // What an outsider would refuse enrols nobody.
+        // What an outsider would refuse enrols no one.
         entries.iter().for_each(|entry| drop(log.add(entry)));
         Ok((log, view.place().seq))
     })?;

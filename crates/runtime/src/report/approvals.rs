@@ -15,7 +15,7 @@ use crate::builder::Scopes;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalStory {
-    /// `waiting`, `approved`, `rejected`, `landed`, or `unproven` for a verdict that nobody signed.
+    /// `waiting`, `approved`, `rejected`, `landed`, or `unproven` for a verdict that no one signed.
     pub state: String,
     /// The rule that holds, by name; absent if the verdict was not signed.
     pub rule: Option<String>,
@@ -106,7 +106,7 @@ fn verdict(verdict: &JudgedVerdict) -> VerdictStory {
     }
 }
 
-/// A verdict from before anybody was enrolled (R14).
+/// A verdict from before anyone was enrolled (R14).
 fn unsigned(review: StoredEntry) -> ApprovalStory {
     let payload = JsonObject::parse_own(&review.content.payload);
     let text = |key: &str| {
@@ -125,7 +125,7 @@ fn unsigned(review: StoredEntry) -> ApprovalStory {
             at: review.created_at.to_string(),
             reason: text("reason"),
             counted: false,
-            uncounted_reason: Some("nobody signed it".to_owned()),
+            uncounted_reason: Some("no one signed it".to_owned()),
         }],
         root: None,
     }

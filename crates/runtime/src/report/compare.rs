@@ -118,7 +118,7 @@ pub fn compare_runs(a: &RunOutcome<'_>, b: &RunOutcome<'_>) -> RunComparison {
             Some(rest) => left = rest,
             None => {
                 file.diff = None;
-                file.reason = Some("the diffs above it are long already".into());
+                file.reason = Some("the diffs above it are already too long".into());
             }
         }
         file

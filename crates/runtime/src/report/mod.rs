@@ -93,7 +93,7 @@ pub struct ReportSource<'s> {
 pub enum KeySource {
     /// Keys that the reader kept, which prove who signed.
     Kept,
-    /// The keys beside the data itself, which prove that nobody without them changed it.
+    /// The keys beside the data itself, which prove that no one without them changed it.
     Own,
     /// The ledger's own key, and those of signers that its tenant has enrolled.
     Ledger,
@@ -240,7 +240,7 @@ fn unknown(source: &ReportSource<'_>, runs: &RunSection, question: &ReportQuesti
         unknown.push("There is no ledger here, so there are no executions and no checkpoint.");
     }
     if source.origin == ReportOrigin::Workspace && question.robot.is_some() {
-        unknown.push("Runs are known by robot once they are over; others are left out.");
+        unknown.push("The robot of a run is known only once the run is over; others are left out.");
     }
     if source.key_source == KeySource::Absent {
         unknown.push("No key was given, so nothing is proved about who signed.");

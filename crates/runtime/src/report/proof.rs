@@ -80,9 +80,9 @@ pub(super) fn of_run(
     summary: &RunSummary,
 ) -> Result<(ReceiptProof, Option<VerifiedReceipt>), ReportError> {
     match summary.state {
-        RunState::Running => return Ok((absent("the run goes on"), None)),
+        RunState::Running => return Ok((absent("the run is in progress"), None)),
         RunState::Unsettled => {
-            return Ok((absent("its process ended; `crealeph work recover` settles it"), None));
+            return Ok((absent("its process ended; `crealeph work recover` finishes it"), None));
         }
         RunState::Held => return Ok((held(reader, source, &summary.run)?, None)),
         RunState::Over(_) | RunState::Interrupted => {}

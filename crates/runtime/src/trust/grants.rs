@@ -1,5 +1,5 @@
 //! What a configuration grants, as a set. Owns which keys widen a grant, and which only restrict one. A key that is not
-//! known here counts as a grant, so that a new one is shown until somebody decides otherwise.
+//! known here counts as a grant, so that a new one is shown until someone decides otherwise.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -84,7 +84,7 @@ pub struct Grant {
     pub to: String,
     /// What kind of thing.
     pub what: String,
-    /// The thing, as it is written. Text that somebody else wrote.
+    /// The thing, as it is written. Text that someone else wrote.
     pub value: String,
     /// A bound that is raised; a lower one is granted too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// The thing or the bound, as it is written. Text that somebody else wrote.
+    /// The thing or the bound, as it is written. Text that someone else wrote.
     pub fn shown(&self) -> String {
         match self.amount {
             // Enough of a digest for a person to compare two.
@@ -113,7 +113,7 @@ impl Grant {
 pub struct Restriction {
     /// For whom.
     pub to: String,
-    /// How. Text that somebody else wrote.
+    /// How. Text that someone else wrote.
     pub what: String,
 }
 
@@ -212,7 +212,7 @@ impl GrantSet {
     /// What this grants beyond another set.
     pub fn beyond(&self, accepted: &GrantSet) -> Widening {
         let grants = self.grants.iter().filter(|grant| !accepted.covers(grant)).cloned().collect();
-        // A restriction of an agent that is gone as a whole restricts nobody.
+        // A restriction of an agent that is gone as a whole restricts no one.
         let is_lifted = |restriction: &&Restriction| {
             !self.restrictions.contains(*restriction)
                 && self.grants.iter().any(|grant| grant.to == restriction.to)

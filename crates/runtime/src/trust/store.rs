@@ -1,5 +1,5 @@
 //! What this user accepted, kept in the user's own state: one file for each configuration, named by the hash of its real
-//! path. Refuses a folder or file that is somebody else's or that others can write to.
+//! path. Refuses a folder or file that is someone else's or that others can write to.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -28,7 +28,7 @@ pub enum TrustStoreError {
     #[error(transparent)]
     Ownership(#[from] OwnershipError),
     /// A record cannot be read.
-    #[error("cannot read `{}`; remove it, and what it accepted is asked again", .path.display())]
+    #[error("cannot read `{}`; remove it, and you are asked again about what it accepted", .path.display())]
     Record {
         /// The record.
         path: PathBuf,
@@ -58,7 +58,7 @@ impl TrustStore {
     /// The records in the user's state directory, which is made if it is not there.
     ///
     /// # Errors
-    /// When the directory is somebody else's, or others can write to it.
+    /// When the directory is someone else's, or others can write to it.
     pub fn open(user_state: &Path) -> Result<Self, TrustStoreError> {
         make_private_folder(user_state)?;
         let folder = user_state.join(FOLDER);
@@ -145,7 +145,7 @@ fn read(path: &Path) -> Result<Option<Accepted>, TrustStoreError> {
     let accepted: Accepted = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
     match accepted.version == VERSION {
         true => Ok(Some(accepted)),
-        false => Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it is of another version"))),
+        false => Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it was written by another version"))),
     }
 }
 

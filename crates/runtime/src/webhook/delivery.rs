@@ -1,4 +1,4 @@
-//! One delivery: a POST to a place that a user named and nobody trusts. The name is resolved once, every address is checked,
+//! One delivery: a POST to a place that a user named and no one trusts. The name is resolved once, every address is checked,
 //! and the connection goes to a checked address; the name stays for TLS. No redirect is followed, no proxy is used, no
 //! connection is kept, and everything is bounded.
 

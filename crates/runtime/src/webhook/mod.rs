@@ -40,7 +40,7 @@ use crate::grants::{
     is_overtaken,
 };
 
-/// How long the webhook of a process that died is nobody's.
+/// How long the webhook of a process that died is no one's.
 const LEASE_TIME: Duration = Duration::from_secs(5);
 /// How long another process is waited for that delivers or creates a webhook, and how often it is looked.
 const WAIT_FOR_LEASE: Duration = Duration::from_secs(10);
@@ -112,10 +112,10 @@ pub enum WebhookError {
     #[error(transparent)]
     Compose(#[from] ComposeError),
     /// There is no random number.
-    #[error("the system gives no random numbers: {0}")]
+    #[error("the system provides no random numbers: {0}")]
     Random(String),
     /// There is no thread to deliver with.
-    #[error("the system gives no thread for webhooks: {0}")]
+    #[error("the system provides no thread for webhooks: {0}")]
     Thread(String),
     /// A name is not valid.
     #[error("internal error: an invalid name: {0}; please report it")]
@@ -149,7 +149,7 @@ impl WebhookError {
                 Some("list the webhooks with `crealeph webhook list`, and check --tenant".into())
             }
             WebhookError::TooMany { .. } => Some("delete one, or raise `max_webhooks` under [server]".into()),
-            WebhookError::Busy(_) => Some("try again in some seconds".into()),
+            WebhookError::Busy(_) => Some("try again in a few seconds".into()),
             WebhookError::Certificates(_) => Some("check `webhook_ca` under [server]".into()),
             WebhookError::Ledger(error) => error.hint(),
             _ => None,
@@ -284,7 +284,7 @@ pub fn create_webhook(
     Ok(CreatedWebhook { secret: is_new.then_some(secret), report })
 }
 
-/// First the secret, then the entry by which the webhook counts: a secret without one is nobody's.
+/// First the secret, then the entry by which the webhook counts: a secret without one is no one's.
 fn create_under(
     (lease, ledger, tenant): (&Lease, &Ledger, &TenantId),
     subscription: Subscription,
@@ -504,7 +504,7 @@ fn find(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<FoundWebhook, W
     found.ok_or_else(|| WebhookError::NoWebhook { id: id.clone(), tenant: tenant.clone() })
 }
 
-/// Looks a webhook up by its id. An id that cannot be one is nobody's.
+/// Looks a webhook up by its id. An id that cannot be one is no one's.
 fn find_in(view: &mut LogView<'_>, id: &Name) -> Result<Option<FoundWebhook>, LedgerError> {
     let mut find = |key: String| -> Result<Option<(WebhookEntry, StoredEntry)>, LedgerError> {
         let entry = find_grant(view, &key)?;

@@ -58,8 +58,9 @@ impl Branch {
     pub(super) fn open(root: &Path, name: &str) -> Result<Self, WorkError> {
         let action = || format!("publish to the branch `{name}`");
         let reference = git::branch_name(name)?;
-        let repository = Repository::open(root)?
-            .ok_or_else(|| refused(action(), "the workspace is in no git repository; publish to the tree"))?;
+        let repository = Repository::open(root)?.ok_or_else(|| {
+            refused(action(), "the workspace is not in a git repository; publish to the tree")
+        })?;
         repository.check_not_checked_out(&reference)?;
         let there = repository.branch_tip(&reference)?;
         if there.is_none()
@@ -162,7 +163,7 @@ impl Branch {
         Ok(None)
     }
 
-    /// Points the branch to a commit, unless somebody else has moved it.
+    /// Points the branch to a commit, unless someone else has moved it.
     pub(super) fn advance(&mut self, commit: &GitHash) -> Result<(), WorkError> {
         let commit = git::object_id(commit.as_str())?;
         self.repository.check_not_checked_out(&self.reference)?;
@@ -199,7 +200,7 @@ impl Branch {
             Some(repository) if *repository != branch.repository.place.shared => Err(refused(
                 format!("publish to the branch `{}`", held.name),
                 format!(
-                    "the change is held for the repository `{}`, and the workspace is in `{}` now",
+                    "the change is held for the repository `{}`, but the workspace is now in `{}`",
                     repository.display(),
                     branch.repository.place.shared.display()
                 ),
@@ -269,13 +270,13 @@ impl Branch {
         Ok(Some(TreeNode::File { digest, size_bytes: bytes.len() as u64, executable }))
     }
 
-    /// Refuses changes whose commit would carry what somebody has not committed.
+    /// Refuses changes whose commit would carry what someone has not committed.
     pub(super) fn check_committed(&self, work: &Work, changes: &[Change]) -> Result<(), Stop> {
         self.repository.check_same(work.workspace.path())?;
         self.check_contents(work, changes, &mut self.converter(changes)?)
     }
 
-    /// Refuses a change of a file that is not what the branch has: the commit would carry what somebody has not committed.
+    /// Refuses a change of a file that is not what the branch has: the commit would carry what someone has not committed.
     fn check_contents(&self, work: &Work, changes: &[Change], converter: &mut Converter) -> Result<(), Stop> {
         let paths: Vec<String> = changes.iter().map(|change| self.path(&change.path)).collect();
         let known = git::entries_at(&self.repository.objects, &self.tree, paths.iter().map(String::as_str))?;

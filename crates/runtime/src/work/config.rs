@@ -341,7 +341,7 @@ fn granted(table: &Table<'_>, folder: &Path) -> Result<Granted, Wrong> {
     let presets = table.texts("presets", MAX_LISTED)?;
     let presets = presets.into_iter().map(|name| name.parse::<Preset>().map_err(|error| error.to_string()));
     let text = |name: &str, value: &Value| {
-        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
+        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a string"))
     };
     let place = |path: &str| at_home(path).unwrap_or_else(|| absolute(folder, path));
     Ok(Granted {

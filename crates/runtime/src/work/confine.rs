@@ -52,7 +52,7 @@ fn toolchains(workspace: &Path, is_offline: bool) -> Grants {
 }
 
 /// The request for an agent. Its program and scripts are readable as the configuration names them; a word that the prompt
-/// is filled into is somebody's text and grants nothing, whatever it says.
+/// is filled into is someone's text and grants nothing, whatever it says.
 pub(super) fn agent_spec(
     agent: &WorkAgent,
     prompt: &str,

@@ -209,7 +209,7 @@ fn logins(agent: &WorkAgent) -> Vec<AgentFinding> {
     let files = secret_files.values().chain(home.iter().map(|(from, _)| from));
     findings.extend(files.filter(|path| std::fs::File::open(path).is_err()).map(|path| {
         let path = path.display();
-        LOGIN.bad(format!("`{path}` cannot be read"), "log in, or take it out of the agent's table")
+        LOGIN.bad(format!("`{path}` cannot be read"), "log in, or remove it from the agent's table")
     }));
     let Some(login) = agent.stream.map(Login::of) else { return findings };
     let file = home.iter().find(|(_, inside)| inside.as_path() == Path::new(login.file));

@@ -55,14 +55,14 @@ pub enum WorkError {
     )]
     Unsubmitted(AppendError),
     /// The ledger has no record of a held change.
-    #[error("the ledger has no record of the change of run `{0}` that people could decide about")]
+    #[error("the ledger has no record of the change of run `{0}` to decide about")]
     NotSubmitted(String),
     /// Verdicts are signed in this tenant.
     #[error("people are enrolled in this tenant, so a verdict on run `{0}` must be signed")]
     Unsigned(String),
     /// The ledger says that a change has landed which is held here.
     #[error(
-        "the ledger says that run `{0}` has landed, and here its change is held; this workspace is an older copy"
+        "the ledger says that run `{0}` has landed, but here its change is held; this workspace is an older copy"
     )]
     LandedElsewhere(String),
     /// What the ledger says of approvals.
@@ -71,7 +71,7 @@ pub enum WorkError {
     /// A path of an item lies elsewhere.
     #[error(transparent)]
     Outside(#[from] OutsideWorkspace),
-    /// Nobody is there for an item.
+    /// No one is there for an item.
     #[error("item `{item}` is for `{agent}`, and {why}")]
     NoAgent {
         /// The item.
@@ -83,7 +83,7 @@ pub enum WorkError {
     },
     /// What would be written down holds a secret.
     #[error(
-        "the {place} of item `{item}` holds a secret that its agent is granted, and it would be recorded; refer to the secret by its name instead"
+        "the {place} of item `{item}` contains a secret that its agent is granted, and would be recorded; refer to the secret by its name instead"
     )]
     SecretInRequest {
         /// The item, redacted.
@@ -93,7 +93,7 @@ pub enum WorkError {
     },
     /// Two items of a level declare the same output.
     #[error(
-        "items `{one}` and `{other}` run side by side and both declare `{path}` in output_files; let one depend on the other"
+        "items `{one}` and `{other}` run in parallel and both declare `{path}` in output_files; let one depend on the other"
     )]
     Overlap {
         /// The first by id.
@@ -107,7 +107,7 @@ pub enum WorkError {
     #[error(transparent)]
     Plan(#[from] crealeph_decision::work::PlanError),
     /// A run does not wait for a verdict.
-    #[error("run `{0}` does not wait for a verdict; see `crealeph work status`")]
+    #[error("run `{0}` does not await approval; see `crealeph work status`")]
     NotHeld(String),
     /// A held change is not the one that was held.
     #[error(
@@ -167,10 +167,10 @@ pub enum WorkError {
         why: String,
     },
     /// The system's random source failed.
-    #[error("no id can be made: {0}")]
+    #[error("cannot generate an id: {0}")]
     Random(String),
     /// The items belong to several robots.
-    #[error("item `{item}` is a task of robot `{own}`, and the others are of `{robot}`; run them apart")]
+    #[error("item `{item}` is a task of robot `{own}`, and the others are of `{robot}`; run them separately")]
     Robots {
         /// The item.
         item: String,

@@ -194,7 +194,7 @@ impl FrozenChange {
 
 /// Why reading goes no further.
 enum ReadingStop {
-    /// The time is over, or somebody ended the run.
+    /// The time is over, or someone ended the run.
     Stopped,
     Ended(Box<Unread>),
 }

@@ -1,6 +1,6 @@
 //! Which paths of a workspace a view does not show: `.crealeph`, what is private, and what `hide` names. By default `hide` leaves out
 //! what the current commit has, byte by byte: the agent reads it in `.git` anyway, and tests need it. A file that was changed since the
-//! commit stays hidden, since nobody has published what is in it now. Contents of all that `hide` names are withheld from stores and
+//! commit stays hidden, since no one has published what is in it now. Contents of all that `hide` names are withheld from stores and
 //! exports, shown or not, except what the run itself changes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +91,7 @@ impl HiddenPaths {
         self.shown.iter().any(|path| is_touched(path))
     }
 
-    /// What a statement says of it: what `hide` names, since the rest is nobody's but the program's own.
+    /// What a statement says of it: what `hide` names, since the rest is no one's but the program's own.
     pub(super) fn facts(&self, hide: &Hide) -> HiddenFacts {
         let all =
             self.paths.iter().filter_map(|path| path.to_str()).filter(|path| hide.covering(path).is_some());

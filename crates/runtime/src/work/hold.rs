@@ -1,4 +1,4 @@
-//! Changes that wait for a person: kept durably, whole, until somebody approves or rejects them; tested again if the
+//! Changes that wait for a person: kept durably, whole, until someone approves or rejects them; tested again if the
 //! workspace has moved meanwhile. Owns what is written down of a held run, and what a verdict does to it.
 
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl RunWriter<'_> {
     }
 }
 
-/// Carries out a verdict on a held run that nobody signed, while nobody is enrolled: it lands, or it is thrown away. One that meets a
+/// Carries out a verdict on a held run that no one signed, while no one is enrolled: it lands, or it is thrown away. One that meets a
 /// conflict stays held.
 pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
     let writer = RunWriter::new(work)?;

@@ -616,7 +616,7 @@ impl Journal {
         Ok(Arc::clone(&self.caught_up()?.state))
     }
 
-    /// Adds an event; durable when this returns. Only while nobody else writes to the journal.
+    /// Adds an event; durable when this returns. Only while no one else writes to the journal.
     pub(super) fn append(&self, event: Event) -> Result<(), RunsError> {
         let mut folded = self.caught_up()?;
         let mut line =

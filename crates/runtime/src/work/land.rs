@@ -132,7 +132,7 @@ impl<'l> LandingRun<'l> {
         LandingRun { approved: Some(landing), ..self }
     }
 
-    /// Whether a rule in force asks for approval, although nobody held the change.
+    /// Whether a rule in force asks for approval, although no one held the change.
     fn needs_approval(&self, changes: &[Change]) -> Result<bool, WorkError> {
         subject::needs_approval(self.writer.work, &self.evidence, changes, self.runner.agent)
     }
@@ -249,7 +249,7 @@ impl<'l> LandingRun<'l> {
             }
             match self.keep_states(Some(&capsule), snapshot.state(), capsule.after()) {
                 Ok(()) => return Ok(ReadyChange { snapshot, capsule }),
-                // Somebody saved a file at this very moment.
+                // Someone saved a file at this very moment.
                 Err(KeepError::Store(StoreError::Changed(_) | StoreError::Source { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -460,7 +460,7 @@ pub(super) fn check_conflict(
     }
 }
 
-/// A content that somebody changed meanwhile is a conflict; anything else is an error.
+/// A content that someone changed meanwhile is a conflict; anything else is an error.
 fn not_kept(error: KeepError) -> Stop {
     match error {
         KeepError::Store(error) => Stop::Ended(Ending::Conflict(format!("Conflict: {error}"))),

@@ -180,7 +180,7 @@ impl RunLog {
                 return;
             }
             if let Err(error) = self.add(state, record) {
-                warn!(folder = %self.folder.display(), %error, "the output of a run is not kept any further");
+                warn!(folder = %self.folder.display(), %error, "the rest of the output of a run is not kept");
                 state.has_failed = true;
             }
         }

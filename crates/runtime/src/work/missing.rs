@@ -41,7 +41,7 @@ fn remedy(program: &str, is_there: bool, table: &str, root: &Path) -> String {
                 format!("run `chmod +x {program}`, or name its interpreter")
             }
             (true, _) if is_inside => format!(
-                "it is in the workspace, and the interpreter that it names is not in the sandbox: add its folder to `read` in [{table}]"
+                "it is in the workspace, but the interpreter that it names is not in the sandbox: add its folder to `read` in [{table}]"
             ),
             (true, folder) => granting(folder.unwrap_or(&path)),
         };

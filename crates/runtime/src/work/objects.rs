@@ -57,6 +57,6 @@ fn read(objects: &Objects, blob: &GitHash) -> io::Result<Option<Vec<u8>>> {
     match found.map(|data| data.kind) {
         None => Ok(None),
         Some(Kind::Blob) => Ok(Some(bytes)),
-        Some(kind) => Err(io::Error::other(format!("git's object `{id}` is a {kind}, not a blob"))),
+        Some(kind) => Err(io::Error::other(format!("the git object `{id}` is a {kind}, not a blob"))),
     }
 }

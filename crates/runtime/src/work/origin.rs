@@ -72,7 +72,7 @@ pub(super) fn agent_facts(agent: &WorkAgent, sandbox: &Sandbox, workspace: &Path
 
 /// The digest of a file that is one.
 fn digest(path: &Path) -> Option<Blake3> {
-    // Opening a pipe would wait for somebody to write to it.
+    // Opening a pipe would wait for someone to write to it.
     let metadata = path.metadata().ok().filter(|metadata| metadata.is_file())?;
     if metadata.len() > MAX_PROGRAM_BYTES {
         return None;

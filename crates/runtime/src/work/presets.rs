@@ -1,4 +1,4 @@
-//! Agents that are known by name: what their command lines need to run without anybody to ask. Each is a table in the words of
+//! Agents that are known by name: what their command lines need to run with no one to ask. Each is a table in the words of
 //! `[work.agents.NAME]`, which a configuration may use as its base (`preset = "claude"`) and override key by key.
 //!
 //! What a preset lists of secrets, files and sandbox presets is used if it is there on this machine; what a configuration

@@ -46,7 +46,7 @@ impl Prompt {
             }
             let named = after.strip_prefix('{').and_then(|after| after.split_once('}'));
             let Some((name, after)) = named else {
-                return Err("`prompt` has a brace that stands alone; write `{{` or `}}` for one".to_owned());
+                return Err("`prompt` has a single brace; write `{{` or `}}` for one".to_owned());
             };
             let field =
                 FIELDS.iter().find(|field| **field == name).ok_or_else(|| match nearest(name, FIELDS) {
@@ -54,7 +54,7 @@ impl Prompt {
                         "`prompt` names `{{{name}}}`, which no work item has; did you mean `{{{near}}}`?"
                     ),
                     None => format!(
-                        "`prompt` names `{{{name}}}`, which no work item has; there are {}",
+                        "`prompt` names `{{{name}}}`, which no work item has; the fields are {}",
                         FIELDS.join(", ")
                     ),
                 })?;
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn an_unknown_field_names_the_nearest() {
         assert!(Prompt::parse("{descripton}").unwrap_err().contains("`{description}`"));
-        assert!(Prompt::parse("a { b").unwrap_err().contains("stands alone"));
-        assert!(Prompt::parse("a } b").unwrap_err().contains("stands alone"));
+        assert!(Prompt::parse("a { b").unwrap_err().contains("single brace"));
+        assert!(Prompt::parse("a } b").unwrap_err().contains("single brace"));
     }
 }

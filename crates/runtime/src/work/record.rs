@@ -57,7 +57,7 @@ pub(super) struct Landing {
     pub(super) publish: PublishTarget,
 }
 
-/// Writes what becomes of runs, while nobody else does.
+/// Writes what becomes of runs, while no one else does.
 #[derive(Debug)]
 pub(super) struct RunWriter<'w> {
     pub(super) work: &'w Work,

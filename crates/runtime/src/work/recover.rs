@@ -29,13 +29,13 @@ pub struct Recovery {
     pub interrupted: Vec<Uuid>,
     /// Publishes that were undone.
     pub undone: usize,
-    /// What somebody else wrote meanwhile.
+    /// What someone else wrote meanwhile.
     pub kept: Vec<KeptFile>,
     /// Receipts that the ledger has now.
     pub recorded: usize,
 }
 
-/// A file that somebody else wrote at the moment of a publish.
+/// A file that someone else wrote at the moment of a publish.
 #[derive(Clone, Debug)]
 pub struct KeptFile {
     /// Where they wrote it.

@@ -44,7 +44,7 @@ pub enum ReplayError {
     #[error("receipt {0} is not of a run that succeeded, so there is nothing to replay")]
     NotASuccess(String),
     /// The states are not with the run.
-    #[error("no states are kept beside the run in `{}`; replay it in its workspace, or export it there", .0.display())]
+    #[error("no states are kept next to the run in `{}`; replay it in its workspace, or export it there", .0.display())]
     NoArchive(PathBuf),
     /// A state.
     #[error(transparent)]
@@ -61,7 +61,7 @@ pub enum ReplayError {
         paths: DifferingPaths,
     },
     /// The place of an export holds something.
-    #[error("`{}` is there already; name a folder that is not", .0.display())]
+    #[error("`{}` already exists; name a new folder", .0.display())]
     Exists(PathBuf),
 }
 

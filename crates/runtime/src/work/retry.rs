@@ -77,7 +77,7 @@ fn check_kept(work: &Work, finished: &FinishedRun) -> Result<(), String> {
     match &finished.capsule {
         Some(CapsuleState::Kept) if is_expired(work, finished) => {
             let days = work.config.capsules.max_age.as_secs() / (24 * 60 * 60);
-            Err(format!("its change was kept for {days} days, and they are over; run its item again"))
+            Err(format!("its change was kept for {days} days and has expired; run its item again"))
         }
         Some(CapsuleState::Kept) => Ok(()),
         Some(CapsuleState::LeftOut(why)) => Err(format!("{why}; run its item again")),

@@ -1,4 +1,4 @@
-//! The workspace that a server is started in. Owns whom its runs are shown to: the tenant that its configuration names, and nobody else; and
+//! The workspace that a server is started in. Owns whom its runs are shown to: the tenant that its configuration names, and no one else; and
 //! that its `.crealeph` is the user's own whenever something of it is read.
 
 use std::path::PathBuf;

@@ -99,7 +99,7 @@ pub(super) struct OwnedRunStore {
     _alive: File,
 }
 
-/// The runs while nobody else settles anything.
+/// The runs while no one else settles anything.
 #[derive(Debug)]
 pub(super) struct LockedRuns<'r> {
     store: &'r RunStore,
@@ -174,7 +174,7 @@ impl RunStore {
         parsed.ok_or_else(|| RunsError::Unreadable(self.folder(run).join(name)))
     }
 
-    /// Waits until nobody else settles anything, and keeps it so.
+    /// Waits until no one else settles anything, and keeps it so.
     pub(super) fn lock(&self) -> Result<LockedRuns<'_>, RunsError> {
         Ok(LockedRuns { store: self, _lock: lock(&self.folder)? })
     }
@@ -238,7 +238,7 @@ impl Drop for OwnedRunStore {
 }
 
 impl LockedRuns<'_> {
-    /// What happened so far; nobody else adds to it.
+    /// What happened so far; no one else adds to it.
     pub(super) fn state(&self) -> Result<Arc<JournalState>, RunsError> {
         self.store.journal.state()
     }

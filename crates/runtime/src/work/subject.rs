@@ -89,7 +89,7 @@ fn class(evidence: &RunEvidence, changes: &[Change], agent: &WorkAgent) -> Subje
     }
 }
 
-/// Whether a rule in force asks for approval of a change that nobody held.
+/// Whether a rule in force asks for approval of a change that no one held.
 pub(super) fn needs_approval(
     work: &Work,
     evidence: &RunEvidence,

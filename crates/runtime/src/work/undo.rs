@@ -136,7 +136,7 @@ pub(super) fn run(
 fn restoring(work: &Work, finished: &FinishedRun, receipt: &Receipt) -> Result<Vec<Change>, WorkError> {
     let no = |why: String| WorkError::NotUndoable { run: work.runs.short(&finished.run), why };
     let kept = |hash: Blake3| {
-        let cleaned = |_| no("what was there before it was removed by `crealeph work clean`".to_owned());
+        let cleaned = |_| no("the files before it were removed by `crealeph work clean`".to_owned());
         work.workspace.kept(StateHash::from_digest(hash)).map_err(cleaned)
     };
     let (before, after) = (kept(receipt.before_hash)?, kept(receipt.after_hash)?);
@@ -168,7 +168,7 @@ fn still_to_restore(
         changes.iter().map(|change| Change { before: change.after.clone(), ..change.clone() }).collect();
     let not_restored = target.moved(&restored);
     if not_restored.is_empty() {
-        let why = "its files are what they were before it already".to_owned();
+        let why = "its files are already what they were before it".to_owned();
         return Err(WorkError::NotUndoable { run: run(), why });
     }
     let in_the_way: Vec<TreePath> = moved.into_iter().filter(|path| not_restored.contains(path)).collect();
@@ -195,7 +195,7 @@ fn own_facts(undone: &Uuid) -> Result<AgentFacts, WorkError> {
     })
 }
 
-/// Nobody was called.
+/// No one was called.
 fn no_agent() -> AgentReport {
     AgentReport {
         command: Vec::new(),

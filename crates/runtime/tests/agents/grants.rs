@@ -41,7 +41,7 @@ fn secrets() {
     // An artifact is recorded permanently, so an answer that contains the secret, in any encoding, is refused.
     let program = "import base64\ntoken = open('/run/secrets/TOKEN', 'rb').read()\nprint(base64.b64encode(b'x' + token).decode())\n";
     let call = world.python(program, "secret_files = { TOKEN = 'token' }");
-    assert_eq!(reason(&call), "the answer holds a secret that the agent was granted; answer without it");
+    assert_eq!(reason(&call), "the answer contains a secret that the agent was granted; answer without it");
     let call = world.python("", "secrets = ['CREALEPH_TEST_NEVER_SET']");
     assert!(reason(&call).contains("the secret `CREALEPH_TEST_NEVER_SET` is not set in the environment"));
 }
@@ -94,7 +94,7 @@ fn configurations() {
         ("[agent.'a@1']\nkind = 'example'", "the section `agent` is not known here; did you mean `agents`?"),
         ("agents = 1", "`agents` is not a table"),
         ("[agents]\n'a@1' = 1", "the agent `a@1`"),
-        ("[agents.'']\nkind = 'example'", "its name is no version"),
+        ("[agents.'']\nkind = 'example'", "its name is not a valid version"),
         ("[agents.'a@1'\n", "is not TOML"),
         ("[agents.'a@1']\nkind = 'example'\n[agents.'b@1']\nkind = 'exampel'", "did you mean `example`?"),
     ] {

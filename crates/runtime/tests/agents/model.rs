@@ -141,7 +141,7 @@ fn bad() {
         (changed("/artifacts/0/payload", json!("{\"a\":1,\"a\":2}")), "its payload is not a JSON object"),
         (changed("/artifacts", json!([])), "must hold at least one artifact"),
         (changed("/status", json!("done")), "/status"),
-        (completion("Sure! Here is"), "the model's answer is not as asked"),
+        (completion("Sure! Here is"), "the model's answer does not have the requested form"),
         (completion(" "), "the model's answer is empty"),
         (wrapped("/choices/0/message/content", json!(null)), "the model's answer is empty"),
         (wrapped("/choices/0/message/refusal", json!("I cannot help")), "the model refused: I cannot help"),
@@ -174,7 +174,7 @@ fn rate_limits() {
     let call = world.call(&table(&server, ""));
     assert!(call.answer.is_ok(), "{:?}", call.answer);
     assert_eq!(server.seen().len(), 3);
-    assert!(call.diagnostics.starts_with("the server answered 429 and is asked again after 0 s\n"));
+    assert!(call.diagnostics.starts_with("the server answered 429; retrying after 0 s\n"));
     let server =
         Server::new(|_, stream| reply(stream, "429 Too Many Requests", "retry-after: 3600\r\n", b"{}"));
     let call = world.call(&table(&server, "timeout_ms = 60000"));

@@ -67,7 +67,7 @@ fn secrets() {
     let table = format!("{}{header}", server.table());
     assert_eq!(
         reason(&world.call(&table)),
-        "the answer holds a secret that the agent was granted; answer without it"
+        "the answer contains a secret that the agent was granted; answer without it"
     );
     let missing = server.table() + "secret_headers = { A = { env = 'CREALEPH_TEST_NEVER_SET' } }";
     assert!(reason(&world.call(&missing)).contains("`CREALEPH_TEST_NEVER_SET` is not set"));
@@ -78,8 +78,8 @@ fn statuses() {
     let world = World::new();
     for (status, body, expected) in [
         ("500 Internal Server Error", "out of\nmemory", "answered with status 500: out of\\nmemory"),
-        ("503 Service Unavailable", "", "answered with status 503 and nothing else"),
-        ("204 No Content", "", "answered with status 204 and nothing else"),
+        ("503 Service Unavailable", "", "answered with status 503 and an empty body"),
+        ("204 No Content", "", "answered with status 204 and an empty body"),
         ("404 Not Found", "nothing here", "answered with status 404: nothing here"),
     ] {
         let call = world.call(&Server::saying(status, body).table());
@@ -121,7 +121,7 @@ fn broken() {
 fn too_long() {
     let server = Server::new(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
-        // It ends when nobody reads any more.
+        // It ends when no one reads any more.
         while stream.write_all(&[b' '; 65536]).is_ok() {}
     });
     let call = World::new().call(&format!("{}max_output_bytes = 100000", server.table()));
@@ -165,7 +165,7 @@ fn slow() {
     assert_eq!(reason(&world.call(&silent)), "the agent did not answer within 300 ms");
 }
 
-/// Sends a little, again and again, until nobody is there.
+/// Sends a little, again and again, until no one is there.
 fn drip(stream: &mut TcpStream, first: &[u8]) {
     let _ = stream.write_all(first);
     while stream.write_all(b"x").is_ok() {
@@ -209,7 +209,7 @@ fn unaccepted() {
     });
     let agents = world.load(&format!("[agents.\"a@1\"]\n{table}timeout_ms = 3600000")).unwrap();
     let call = agents.get(&Version::parse("a@1").unwrap()).unwrap().call(&input(), &cancel);
-    assert_eq!(reason(&call), "the agent was left because the request was cancelled");
+    assert_eq!(reason(&call), "the call was abandoned because the request was cancelled");
 }
 
 fn kept() {
@@ -253,7 +253,7 @@ fn cancelled() {
     });
     let agents = world.load(&format!("[agents.\"a@1\"]\n{}", server.table())).unwrap();
     let call = agents.get(&Version::parse("a@1").unwrap()).unwrap().call(&input(), &cancel);
-    assert_eq!(reason(&call), "the agent was left because the request was cancelled");
+    assert_eq!(reason(&call), "the call was abandoned because the request was cancelled");
     drop(release);
 }
 
@@ -323,11 +323,10 @@ fn own_authority() {
     let server = Tls::start(&world);
     let call = world.call(&format!("{}ca_file = 'ca.pem'", server.1));
     assert!(call.answer.is_ok(), "{:?}", call.answer);
-    // Nobody vouches for it among the usual authorities.
+    // No one vouches for it among the usual authorities.
     let call = world.call(&server.1);
     assert!(reason(&call).starts_with("the agent could not be reached: "), "{}", reason(&call));
-    for (text, expected) in [(None, "cannot read the certificates"), (Some("words"), "holds no certificate")]
-    {
+    for (text, expected) in [(None, "cannot read the certificates"), (Some("words"), "has no certificate")] {
         if let Some(text) = text {
             world.write("other.pem", text);
         }

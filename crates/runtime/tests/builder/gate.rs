@@ -83,7 +83,7 @@ impl Row<'_> {
         assert_eq!(again, BuilderResponse { idempotent: true, ..first.response }, "{name}: repeated");
         let ids = |entries: &[StoredEntry]| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&world.of(&execution)), ids(&left), "{name}: a repeat writes nothing");
-        assert_eq!(world.calls() - calls, usize::from(*mode != "-"), "{name}: a repeat calls nobody");
+        assert_eq!(world.calls() - calls, usize::from(*mode != "-"), "{name}: a repeat calls no one");
         world.replays(&execution);
     }
 

@@ -77,7 +77,7 @@ const fn form_about(
 }
 
 const TEXT: ParameterKind = ParameterKind::Text;
-const NEXT: Parameter = query("next", TEXT, "where to go then");
+const NEXT: Parameter = query("next", TEXT, "where to go next");
 
 /// Every page.
 pub(crate) fn pages() -> impl Iterator<Item = &'static Route> + Clone {
@@ -133,7 +133,7 @@ const PAGES: &[Route] = &[
         READ,
         &[
             query("agent", ParameterKind::Identifier, "only of this agent"),
-            query("status", ParameterKind::Words(&["succeeded", "failed"]), "only those that ended so"),
+            query("status", ParameterKind::Words(&["succeeded", "failed"]), "only runs with this status"),
             CURSOR,
         ],
         work::runs,
@@ -142,8 +142,8 @@ const PAGES: &[Route] = &[
         "/runs/compare",
         READ,
         &[
-            query("a", ParameterKind::Identifier, "the one run"),
-            query("b", ParameterKind::Identifier, "the other run"),
+            query("a", ParameterKind::Identifier, "the first run"),
+            query("b", ParameterKind::Identifier, "the second run"),
         ],
         work::compare,
     ),
@@ -151,7 +151,7 @@ const PAGES: &[Route] = &[
     page(
         "/runs/{id}/output",
         READ,
-        &[RUN, query("after", ParameterKind::Number(0, MAX_PLACE), "where it goes on")],
+        &[RUN, query("after", ParameterKind::Number(0, MAX_PLACE), "where it continues")],
         work::output,
     ),
     form_about("/runs/{id}/undo", RUN_WORK, &[RUN], work::undo),
@@ -184,13 +184,13 @@ const PAGES: &[Route] = &[
     page(
         "/usage",
         READ,
-        &[query("by", ParameterKind::Words(&["agent", "model", "day", "robot"]), "what it is summed up by")],
+        &[query("by", ParameterKind::Words(&["agent", "model", "day", "robot"]), "what to group by")],
         pages::usage,
     ),
     page("/access", Access::Key(Permission::SeePeople, RobotScope::Refused), &[], pages::access),
     form_about("/webhooks/{id}/enable", MANAGE_WEBHOOKS, &[WEBHOOK], pages::enable_webhook),
     form_about("/webhooks/{id}/delete", MANAGE_WEBHOOKS, &[WEBHOOK], pages::delete_webhook),
-    page("/search", READ, &[query("q", TEXT, "what is searched for")], find::search),
+    page("/search", READ, &[query("q", TEXT, "the search text")], find::search),
 ];
 
 /// A framed page as an answer.
@@ -239,7 +239,7 @@ fn verifier(_: &Call) -> Result<Reply, Problem> {
     Ok(reply)
 }
 
-/// A problem as a page; somebody who is not signed in goes to sign in first, and comes back.
+/// A problem as a page; someone who is not signed in goes to sign in first, and comes back.
 pub(crate) fn problem_page(problem: &Problem, target: &str, request_id: &str) -> Reply {
     if problem.kind() == ProblemKind::Unauthenticated {
         let target = match target {

@@ -33,7 +33,7 @@ pub(super) fn sign_in_asked(call: &Call) -> Result<Reply, Problem> {
         "" => only(),
         named => TenantId::parse(named).ok(),
     };
-    let tenant = tenant.ok_or_else(|| refused("the name of a tenant is needed, and this is none"))?;
+    let tenant = tenant.ok_or_else(|| refused("a tenant name is required, and this is not one"))?;
     let origin = call.origin.as_deref().and_then(|origin| PasskeyOrigin::parse(origin).ok());
     let origin = origin.ok_or_else(|| refused("passkeys need HTTPS, or the address `localhost`"))?;
     Ok(Reply::json(sign_in_question(call.ledger(), &tenant, origin)?))

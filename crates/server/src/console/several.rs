@@ -21,7 +21,8 @@ pub(super) fn several(call: &Call) -> Result<Reply, Problem> {
     let likeness = likenesses.next();
     if let (Some(first), Some(other)) = (&likeness, likenesses.find(|other| Some(other) != likeness.as_ref()))
     {
-        let why = format!("names subjects that are not alike: {first}, and {other}; decide about them apart");
+        let why =
+            format!("names subjects of different kinds: {first}, and {other}; decide about them separately");
         return Err(Problem::parameter("ids", &why));
     }
     let page = SeveralPage { cases: &cases, likeness: likeness.as_ref(), decided: &decided };
@@ -44,7 +45,7 @@ fn ids(call: &Call) -> Result<Vec<LedgerId>, Problem> {
     }
     match ids.len() > MAX_SEVERAL {
         true => Err(unusable(&format!(
-            "names {} subjects; decide about at most {MAX_SEVERAL} in one go",
+            "names {} subjects; decide about at most {MAX_SEVERAL} at once",
             ids.len()
         ))),
         false => Ok(ids),

@@ -1,4 +1,4 @@
-//! Signing in and out. A link is looked at by GET and used by POST alone, so that a program that follows links signs nobody in.
+//! Signing in and out. A link is looked at by GET and used by POST alone, so that a program that follows links signs no one in.
 
 use axum::http::{StatusCode, header};
 use crealeph_console::{self as view, SignInPage};
@@ -36,7 +36,7 @@ pub(super) fn enter(call: &Call) -> Result<Reply, Problem> {
     entered(call, &session, next)
 }
 
-/// The page again, with why nobody was signed in.
+/// The page again, with why no one was signed in.
 pub(super) fn refused(call: &Call, why: String, next: Option<&str>) -> Reply {
     let (error, next) = (Some(why), next.map(str::to_owned));
     let page = SignInPage { error, next, asks_tenant: asks_tenant(call), ..SignInPage::default() };
@@ -45,7 +45,7 @@ pub(super) fn refused(call: &Call, why: String, next: Option<&str>) -> Reply {
     reply
 }
 
-/// Whether somebody with a passkey has to say which tenant they sign in to.
+/// Whether someone with a passkey has to say which tenant they sign in to.
 fn asks_tenant(call: &Call) -> bool {
     call.app.only_tenant.get(call.ledger()).is_none()
 }

@@ -31,7 +31,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/inbox",
         name: "listInbox",
-        summary: "List what waits for a person, newest first",
+        summary: "List drafts and changes that await approval, newest first",
         access: Access::Key(Permission::Read, RobotScope::Restricted),
         parameters: &[query("robot", ParameterKind::Identifier, "only drafts of this robot"), LIMIT, CURSOR],
         body: None,
@@ -43,7 +43,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/inbox/{id}",
         name: "getInboxItem",
-        summary: "Get everything that a person needs to decide, and exactly what a verdict would be bound to",
+        summary: "Get everything that a person needs to decide, and what a verdict would be bound to",
         access: Access::Key(Permission::Read, RobotScope::Restricted),
         parameters: &[SUBJECT],
         body: None,
@@ -59,10 +59,7 @@ pub(super) const ROUTES: &[Route] = &[
         access: Access::Key(Permission::Read, RobotScope::Restricted),
         parameters: &[SUBJECT],
         body: None,
-        answer: answer(
-            "the verdicts and what they came to; compare `root` with the one you saved",
-            "Approval",
-        ),
+        answer: answer("the verdicts and their result; compare `root` with the one you saved", "Approval"),
         problems: &[409],
         handler: Handler::Blocking(why),
     },
@@ -96,7 +93,7 @@ pub(super) const ROUTES: &[Route] = &[
             schema: Schema::Named("SignedStatement"),
         }),
         answer: answer(
-            "the verdict counts; `next` says what is left to be done, and where",
+            "the verdict counts; `next` says what remains to be done, and where",
             "RecordedVerdict",
         ),
         problems: &[404, 409, 422],
@@ -136,7 +133,7 @@ fn prepare(call: &Call) -> Result<Reply, Problem> {
     prepared(call, parsed(&call.body)?)
 }
 
-/// The statement of a verdict that somebody wants to give.
+/// The statement of a verdict that someone wants to give.
 pub(crate) fn prepared(call: &Call, request: VerdictRequest) -> Result<Reply, Problem> {
     let VerdictRequest { subject, decision, reason, key_id, unattended } = request;
     if reason.as_ref().is_some_and(|reason| reason.as_str().len() > MAX_REASON_BYTES) {

@@ -39,6 +39,6 @@ fn named(call: &Call) -> Result<ContractName, Problem> {
     let name = call.in_path("contract")?;
     ContractName::parse(name).ok_or_else(|| {
         let known: Vec<&str> = ContractName::ALL.iter().map(|contract| contract.as_str()).collect();
-        Problem::unknown_id("contract").with_hint(format!("there are {}", known.join(", ")))
+        Problem::unknown_id("contract").with_hint(format!("the contracts are {}", known.join(", ")))
     })
 }

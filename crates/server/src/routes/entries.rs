@@ -65,7 +65,7 @@ fn read_drafts(call: &Call) -> Result<Vec<Draft>, Problem> {
     };
     let most = call.bounds().max_batch_entries;
     if nodes.len() as u64 > most {
-        let detail = format!("the batch has {} entries, and {most} is the most", nodes.len());
+        let detail = format!("the batch has {} entries, and the maximum is {most}", nodes.len());
         let kind = ProblemKind::TooLarge(StatusCode::PAYLOAD_TOO_LARGE);
         return Err(Problem::bound(kind, "max_batch_entries", most, detail));
     }
@@ -172,7 +172,7 @@ pub(crate) fn named(call: &Call) -> Result<StoredEntry, Problem> {
     found.filter(|entry| who.sees(entry)).ok_or_else(|| Problem::unknown_id("entry"))
 }
 
-/// The tenant's entry of an id, or of `key:` and a client key. What cannot be an id is nobody's.
+/// The tenant's entry of an id, or of `key:` and a client key. What cannot be an id is no one's.
 fn find(call: &Call, who: &KeyIdentity, name: &str) -> Result<Option<StoredEntry>, Problem> {
     let tenant = &who.tenant_id;
     Ok(match name.strip_prefix(KEY_PREFIX).map(ClientKey::parse) {

@@ -77,7 +77,7 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
     let asked = match &call.last_event_id {
         Some(text) => {
             let seq = text.parse().ok().and_then(Seq::new);
-            let wrong = || Problem::new(ProblemKind::BadRequest, "`Last-Event-ID` is no sequence number");
+            let wrong = || Problem::new(ProblemKind::BadRequest, "`Last-Event-ID` is not a sequence number");
             Some(seq.ok_or_else(wrong)?)
         }
         None => match call.number("after")? {
@@ -89,7 +89,7 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
     };
     let permit = Arc::clone(&call.app.streams).try_acquire_owned().map_err(|_| {
         let most = call.bounds().max_streams;
-        let detail = "as many event streams are open as the server takes; try again";
+        let detail = "the server has reached its limit of event streams; try again";
         Problem::bound(ProblemKind::Overloaded, "max_streams", most, detail)
     })?;
     let last = match asked {

@@ -103,7 +103,7 @@ pub(crate) fn page(call: &Call, limit: usize) -> Result<EntryPage, Problem> {
         None => None,
     };
     let named = |word: Option<&str>| {
-        word.map(Name::parse).transpose().map_err(|_| Problem::parameter("state", "is no name"))
+        word.map(Name::parse).transpose().map_err(|_| Problem::parameter("state", "is not a valid name"))
     };
     let filter = Filter {
         robot_id: asked.clone().or_else(|| who.robot_id.clone()),

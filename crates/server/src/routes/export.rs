@@ -52,7 +52,7 @@ pub(super) fn export(call: &Call) -> Result<Reply, Problem> {
     };
     let most = call.bounds().max_exports;
     let permit = Arc::clone(&call.app.exports).try_acquire_owned().map_err(|_| {
-        let detail = "as many exports are under way as the server takes; try again";
+        let detail = "the server has reached its limit of exports at a time; try again";
         Problem::bound(ProblemKind::Overloaded, "max_exports", most, detail)
     })?;
     let counted = call.app.exporting.count(&tenant, call.bounds().max_exports_per_tenant)?;
@@ -80,7 +80,7 @@ struct Export {
 }
 
 impl Export {
-    /// Writes it on this thread. If that fails the body is cut off, so that nobody takes it for a whole one.
+    /// Writes it on this thread. If that fails the body is cut off, so that no one takes it for a whole one.
     fn write(mut self, ledger: &crealeph_ledger::Ledger, tenant: &crealeph_contracts::scalar::TenantId) {
         let written = match self.part {
             None => ledger.export(tenant, &mut self.parts),
@@ -125,6 +125,6 @@ impl Write for PartWriter {
             return Ok(());
         }
         let sent = self.sender.blocking_send(Ok(Bytes::from(part)));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client has disconnected"))
     }
 }

@@ -16,14 +16,14 @@ pub(super) const ROUTES: &[Route] = &[Route {
     method: Verb::Post,
     path: "/v1/ids",
     name: "findIds",
-    summary: "Find the ids that words stand for, and their short forms; nothing is written",
+    summary: "Look up ids by their prefixes, and get their short forms; nothing is written",
     access: Access::Key(Permission::Read, RobotScope::Restricted),
     parameters: &[],
     body: Some(RequestBody {
-        about: "Ids, or starts of ids. A key of one robot gets its words back: a short form tells of other ids.",
+        about: "Ids, or prefixes of ids. A key for one robot gets its words back, because a short form reveals other ids.",
         schema: Schema::Named("IdRequest"),
     }),
-    answer: answer("one for each word; a word that is the start of several ids is an error", "FoundIds"),
+    answer: answer("one for each word; a word that is the prefix of several ids is an error", "FoundIds"),
     problems: &[],
     handler: Handler::Blocking(find),
 }];
@@ -36,7 +36,7 @@ fn find(call: &Call) -> Result<Reply, Problem> {
     let most = call.bounds().max_page_entries;
     if words.len() as u64 > most {
         let kind = ProblemKind::TooLarge(StatusCode::PAYLOAD_TOO_LARGE);
-        let detail = format!("the request has {} words, and {most} is the most", words.len());
+        let detail = format!("the request has {} words, and the maximum is {most}", words.len());
         return Err(Problem::bound(kind, "max_page_entries", most, detail));
     }
     let found = match who.robot_id {

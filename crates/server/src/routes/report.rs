@@ -53,7 +53,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/report",
         name: "getReport",
-        summary: "Report what was asked, decided and changed, on which evidence, who approved it, and what is proved",
+        summary: "Report what was requested, decided and changed, on which evidence, who approved it, and what is proved",
         access: READ,
         parameters: PARAMETERS,
         body: None,

@@ -47,7 +47,7 @@ pub(crate) fn page(call: &Call, limit: usize) -> Result<(Vec<RobotSummary>, bool
 
 /// The robot that the path names, if the key may see it.
 pub(crate) fn named(call: &Call) -> Result<RobotId, Problem> {
-    // What cannot be a name is nobody's.
+    // What cannot be a name is no one's.
     let robot = RobotId::parse(call.in_path("robot")?).ok();
     let who = call.who()?;
     robot.filter(|robot| who.covers(robot)).ok_or_else(|| Problem::unknown_id("robot"))
@@ -105,7 +105,7 @@ pub(super) fn evaluate_policy(call: &Call) -> Result<Reply, Problem> {
     let input = Valid::<PolicyInput>::parse(&call.body, &Limits::outside(call.body.len()))
         .map_err(|violations| Problem::invalid("invalid", violations.as_slice().to_vec()))?;
     if input.tenant_id != who.tenant_id || !who.covers(&input.robot_id) {
-        let detail = "the question is about a tenant or robot that this key is not for";
+        let detail = "the request is about a tenant or robot that this key is not for";
         return Err(Problem::new(ProblemKind::Forbidden, detail));
     }
     let rules = &call.app.scopes.of(&who.tenant_id, &input.robot_id).rules;

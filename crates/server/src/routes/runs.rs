@@ -65,13 +65,13 @@ fn accept(call: &Call) -> Result<Accepted, Problem> {
             ProblemKind::RateLimited,
             "max_accepted_per_tenant",
             bounds.max_accepted_per_tenant,
-            "as many runs of this tenant are accepted and undecided as may be; wait for some, or cancel them",
+            "this tenant has reached its limit of accepted and undecided runs; wait for some, or cancel them",
         )),
         Submission::Full => Err(Problem::bound(
             ProblemKind::Overloaded,
             "max_accepted",
             bounds.max_accepted,
-            "as many runs are accepted and undecided as the servers take; try again",
+            "the servers have reached their limit of accepted and undecided runs; try again",
         )),
     }
 }
@@ -171,7 +171,7 @@ pub(super) fn cancel(call: &Call) -> Result<Reply, Problem> {
         }
         Cancellation::Started => {
             let kind = ProblemKind::Other(StatusCode::CONFLICT, "run_started");
-            Err(Problem::new(kind, "the run was taken up, and cannot be cancelled any more"))
+            Err(Problem::new(kind, "the run has started, and can no longer be cancelled"))
         }
         Cancellation::Unknown => Err(Problem::unknown_id("run that is accepted and undecided")),
     }

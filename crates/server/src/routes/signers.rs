@@ -21,7 +21,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/signers",
         name: "listSigners",
-        summary: "List the signers whose receipts are taken, revoked ones too",
+        summary: "List the signers whose receipts are accepted, revoked ones too",
         access: Access::Key(Permission::SeeGrants, RobotScope::Refused),
         parameters: &[LIMIT, CURSOR],
         body: None,
@@ -33,7 +33,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Post,
         path: "/v1/signers",
         name: "enrolSigner",
-        summary: "Enrol the key of a workspace elsewhere, so that its receipts are taken",
+        summary: "Enrol the key of a workspace elsewhere, so that its receipts are accepted",
         access: Access::Key(Permission::ManageKeys, RobotScope::Refused),
         parameters: &[],
         body: Some(RequestBody {
@@ -48,7 +48,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Delete,
         path: "/v1/signers/{id}",
         name: "revokeSigner",
-        summary: "Revoke a signer: its receipts are no longer taken",
+        summary: "Revoke a signer: its receipts are no longer accepted",
         access: Access::Key(Permission::ManageKeys, RobotScope::Refused),
         parameters: &[
             in_path("id", ParameterKind::Identifier, "the signer's id"),

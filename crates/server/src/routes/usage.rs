@@ -17,7 +17,7 @@ pub(super) const ROUTES: &[Route] = &[Route {
     summary: "Sum up tokens and cost of work runs and executions, as their agents reported them",
     access: Access::Key(Permission::Read, RobotScope::Restricted),
     parameters: &[
-        query("by", ParameterKind::Words(&UsageKey::NAMES), "what it is summed up by [default: agent]"),
+        query("by", ParameterKind::Words(&UsageKey::NAMES), "what to group by [default: agent]"),
         query("from", ParameterKind::Instant, "recorded at or after this"),
         query("to", ParameterKind::Instant, "recorded at or before this"),
         query("robot", ParameterKind::Identifier, "only of this robot"),

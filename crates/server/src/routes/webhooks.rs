@@ -27,9 +27,9 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
 pub(super) fn create(call: &Call) -> Result<Reply, Problem> {
     let request =
         WebhookRequest::parse(&call.body).map_err(|violations| Problem::invalid("invalid", violations))?;
-    let after = call
-        .number("after")?
-        .map(|number| Seq::new(number).ok_or_else(|| Problem::parameter("after", "is no sequence number")));
+    let after = call.number("after")?.map(|number| {
+        Seq::new(number).ok_or_else(|| Problem::parameter("after", "is not a sequence number"))
+    });
     let settings = &call.app.settings.webhooks;
     let tenant = &call.who()?.tenant_id;
     let created = create_webhook(&call.acting_ledger()?, tenant, request, after.transpose()?, settings)?;

@@ -41,10 +41,10 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/work/runs",
         name: "listRuns",
-        summary: "List work runs that are over, newest first; reported ones are marked",
+        summary: "List finished work runs, newest first; reported ones are marked",
         access: READ,
         parameters: &[
-            query("status", ParameterKind::Words(&["succeeded", "failed"]), "only those that ended so"),
+            query("status", ParameterKind::Words(&["succeeded", "failed"]), "only runs with this status"),
             query("agent", ParameterKind::Identifier, "only of this agent, by its name or id"),
             query("since", ParameterKind::Instant, "recorded at or after this"),
             query("robot", ParameterKind::Identifier, "only of this robot"),
@@ -64,7 +64,7 @@ pub(super) const ROUTES: &[Route] = &[
         access: READ,
         parameters: &[],
         body: None,
-        answer: answer("the runs; none if the server's workspace is another tenant's", "OpenWorkRuns"),
+        answer: answer("the runs; none if the server's workspace belongs to another tenant", "OpenWorkRuns"),
         problems: &[],
         handler: Handler::Blocking(open),
     },
@@ -72,11 +72,11 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/work/compare",
         name: "compareRuns",
-        summary: "Compare two runs: what they used, and which files came out alike or different",
+        summary: "Compare two runs: what they used, and which files ended up the same or different",
         access: READ,
         parameters: &[
-            required("a", ParameterKind::Identifier, "the one run"),
-            required("b", ParameterKind::Identifier, "the other run"),
+            required("a", ParameterKind::Identifier, "the first run"),
+            required("b", ParameterKind::Identifier, "the second run"),
         ],
         body: None,
         answer: answer("both runs and every file that either changed", "RunComparison"),
@@ -116,7 +116,7 @@ pub(super) const ROUTES: &[Route] = &[
         parameters: &[RUN],
         body: None,
         answer: answer(
-            "what the check came to; `unproven` if no signer of its workspace is enrolled",
+            "the result of the check; `unproven` if no signer of its workspace is enrolled",
             "ReceiptProof",
         ),
         problems: &[],
@@ -126,7 +126,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/work/runs/{id}/diff",
         name: "getRunDiff",
-        summary: "Get what a run changed, if the ledger or the server's own workspace has it",
+        summary: "Get the diff of a run, if the ledger or the server's own workspace has it",
         access: READ,
         parameters: &[RUN],
         body: None,
@@ -144,7 +144,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/work/runs/{id}/logs",
         name: "getRunLogs",
-        summary: "Get what agent and tests of a run printed, if the ledger or the server's own workspace has it",
+        summary: "Get the output of a run's agent and tests, if the ledger or the server's own workspace has it",
         access: READ,
         parameters: &[RUN],
         body: None,
@@ -159,14 +159,14 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/work/runs/{id}/output",
         name: "getRunOutput",
-        summary: "Get what a run of the server's own workspace printed from a place on, also while it runs",
+        summary: "Get the output of a run of the server's own workspace from an offset on, also while it runs",
         access: READ,
         parameters: &[
             RUN,
             query(
                 "after",
                 ParameterKind::Number(0, MAX_PLACE),
-                "where it goes on: `next` of the part before [default: 0]",
+                "where to continue: `next` of the previous part [default: 0]",
             ),
         ],
         body: None,
@@ -305,7 +305,7 @@ pub(crate) struct FoundRun {
 /// The run that the path names, if the log has it.
 fn named(call: &Call) -> Result<LoggedRun, Problem> {
     found(call)?.logged.ok_or_else(|| {
-        Problem::unknown_id("run that is over")
+        Problem::unknown_id("finished run")
             .with_hint("the run has no receipt in the ledger yet; see its output")
     })
 }

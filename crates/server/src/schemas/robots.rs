@@ -49,7 +49,7 @@ pub(super) fn summary() -> Value {
 }
 
 pub(super) fn status() -> Value {
-    let age = json!({ "type": "number", "description": "negative if it is to come" });
+    let age = json!({ "type": "number", "description": "negative if it is in the future" });
     let known =
         object(&[("type", evidence_word()), ("id", text()), ("at", instant()), ("ageMinutes", age)], &[]);
     let latest = object(

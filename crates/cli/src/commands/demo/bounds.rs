@@ -62,13 +62,13 @@ pub(super) fn play(stage: &mut Stage<'_>, accepts_reduced: bool) -> Result<(), F
         stage.file(name, text)?;
     }
     stage.say(
-        "A small shop, in git. Its prices have a bug, and three agents stand by; any command can be one.",
+        "A small shop, in git. Its prices have a bug. Three agents are configured; any command can be one.",
     )?;
     stage.run(
         "git init -q && git add . && git -c user.name=Demo -c user.email=demo@example.com commit -qm 'A shop'",
         &done(""),
     )?;
-    stage.say("The careful agent is asked. It works on a view of the folder; what it changed is judged and tested there.")?;
+    stage.say("The careful agent gets the task. It works on a view of the folder; its change is judged and tested there.")?;
     let printed = stage.run(
         "crealeph work run --agent careful 'Give the discount' --test 'sh test.sh'",
         &done(": success"),
@@ -76,25 +76,23 @@ pub(super) fn play(stage: &mut Stage<'_>, accepts_reduced: bool) -> Result<(), F
     let careful = run_of(&printed);
     stage.run("git diff --stat", &done("price.sh"))?;
 
-    stage.say("The wild agent is asked for something harmless. This is what it does:")?;
+    stage.say("The wild agent gets a harmless task. This is what it does:")?;
     stage.run("cat agents/wild.sh", &done("rm -rf"))?;
     let printed = stage
         .run("crealeph work run --agent wild 'Speed up CI' --test 'sh test.sh'", &refused(": denied"))?;
     stage.say(
-        "No file is gone and CI is what it was. The bound it hit is named, and so is the host it called:",
+        "No file is gone and CI is unchanged. The limit it hit is named, and so is the host it called:",
     )?;
     stage.run("git status --short", &Ending { lacks: ".github", ..done("M price.sh") })?;
     stage.run(&format!("crealeph work show {}", run_of(&printed)), &done("collector.example:443 refused"))?;
 
     stage
-        .say("The hasty agent stays within its bounds and breaks the tests. That leaves no trace either.")?;
+        .say("The hasty agent stays within its limits and breaks the tests. That leaves no trace either.")?;
     stage
         .run("crealeph work run --agent hasty 'Be cheaper' --test 'sh test.sh'", &refused("Tests failed"))?;
     stage.run("sh test.sh && echo 'still green'", &done("still green"))?;
 
-    stage.say(
-        "Every run left a signed receipt. An auditor checks one without asking us, and runs it again:",
-    )?;
+    stage.say("Every run left a signed receipt. An auditor checks one independently, and replays it:")?;
     stage.run(
         &format!("crealeph work verify .crealeph/runs/{careful}/RECEIPT.json"),
         &done("whole from the first"),

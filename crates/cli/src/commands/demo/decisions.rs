@@ -23,7 +23,7 @@ pub(super) const REQUEST: &str = r#"{
 pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.file("crealeph.toml", CONFIGURATION)?;
     stage.file("request.json", REQUEST)?;
-    stage.say("A shop is watched. A signal arrives, and four programs draw conclusions; each names what it rests on.")?;
+    stage.say("A shop is monitored. A signal arrives, and four programs draw conclusions; each names the entries it is based on.")?;
     stage.file("monday.jsonl", &[signal("monday", 1180), conclusions("monday")].concat())?;
     stage.run("crealeph ledger init", &done("created the ledger"))?;
     stage.run("crealeph ledger append monday.jsonl", &done("5 appended"))?;
@@ -31,7 +31,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.run("crealeph snapshot shop-17", &done("Robot shop-17: coherent"))?;
     stage.say("It is, so an agent may plan with it. Its answer is validated before anything is written.")?;
     stage.run("crealeph build request.json", &done("decision   allowed"))?;
-    stage.say("On Tuesday the visits break down. No conclusion has been drawn from that yet.")?;
+    stage.say("On Tuesday the visits collapse. No conclusion has been drawn from that yet.")?;
     stage.file("tuesday.jsonl", &signal("tuesday", 310))?;
     stage.run("crealeph ledger append tuesday.jsonl", &done("1 appended"))?;
     let printed = stage.run("crealeph build request.json", &refused("COHERENCE_BLOCKED"))?;
@@ -43,7 +43,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.file("wednesday.jsonl", &conclusions("tuesday"))?;
     stage.run("crealeph ledger append wednesday.jsonl", &done("4 appended"))?;
     stage.run("crealeph build request.json", &done("decision   allowed"))?;
-    stage.say("Would the old refusal be given again, from what was known then?")?;
+    stage.say("Would the old decision be the same again, from what was known then?")?;
     stage.run(&format!("crealeph execution replay {execution}"), &done("follows"))?;
     stage.say(
         "Every decision above is in the ledger. Now someone with write access to its file makes Monday look better: \
@@ -52,7 +52,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.run("crealeph ledger verify", &done("verified "))?;
     stage.run("sed -i 's/\"visits\":1180/\"visits\":9180/' .crealeph/ledger.db", &done(""))?;
     stage.run("crealeph ledger verify", &refused("changed: entry 1"))?;
-    stage.say("The entry is named, and nothing can be read from it until it is put right.")?;
+    stage.say("The entry is named, and it cannot be read until it is restored.")?;
     stage.run("sed -i 's/\"visits\":9180/\"visits\":1180/' .crealeph/ledger.db", &done(""))?;
     stage.run("crealeph ledger verify", &done("verified "))?;
     Ok(())

@@ -37,7 +37,7 @@ pub(super) struct Demo {
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 
-    /// Then let a draft and a change wait for a person, and serve the console, until Ctrl-C
+    /// Then leave a draft and a change awaiting approval, and serve the console, until Ctrl-C
     #[arg(long)]
     serve: bool,
 

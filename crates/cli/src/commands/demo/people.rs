@@ -6,7 +6,7 @@ use crate::failure::Failure;
 
 /// In the folder of the decisions: a plan that is only a draft.
 pub(super) fn draft(stage: &mut Stage<'_>) -> Result<(), Failure> {
-    stage.say("A plan is asked for as a draft, so it waits for a person.")?;
+    stage.say("A plan is requested as a draft, so it awaits approval.")?;
     stage.file("draft.json", &REQUEST.replace("\"dryRun\": false", "\"dryRun\": true"))?;
     stage.run("crealeph build draft.json", &done("decision   allowed"))?;
     Ok(())
@@ -14,7 +14,7 @@ pub(super) fn draft(stage: &mut Stage<'_>) -> Result<(), Failure> {
 
 /// In the folder of the shop: runs that the ledger remembers, and a change that is held.
 pub(super) fn change(stage: &mut Stage<'_>) -> Result<(), Failure> {
-    stage.say("The shop's runs are recorded in the same ledger from now on, and its next change is held.")?;
+    stage.say("From now on the shop's runs are recorded in the same ledger, and its next change is held.")?;
     let ledger = "--ledger ../decisions/.crealeph/ledger.db";
     stage.run("git checkout -q price.sh", &done(""))?;
     stage.run(

@@ -47,8 +47,8 @@ A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"pay
 The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under [ledger] in crealeph.toml, else
 .crealeph/ledger.db; the same for --tenant and --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
 
-With --server or CREALEPH_SERVER these ask a server: append, checkpoint, get, list, tail, lineage, stats, prove, export, verify. The last two
-need a key of an auditor; what is verified is verified here, with keys and checkpoints that you saved.
+With --server or CREALEPH_SERVER these use a server: append, checkpoint, get, list, tail, lineage, stats, prove, export, verify. The last two
+need an auditor's key; verification runs here, with keys and checkpoints that you saved.
 
 An entry is named by its id or the start of it; `@` is the newest, `@-` the one before.
 

@@ -89,7 +89,7 @@ pub(super) enum LogSource {
     Server(RemoteLog),
 }
 
-/// Wakes somebody who waits for entries; a server is looked at again each time.
+/// Wakes someone who waits for entries; a server is looked at again each time.
 pub(super) struct LogAlarm(Option<LogWatch>);
 
 impl LogAlarm {

@@ -125,7 +125,7 @@ impl RemoteLog {
             let request = IdRequest { kind, words: words.iter().cloned().collect() };
             let answer = self.client.ask(&["ids"], &[], to_json(&request).as_bytes())?;
             let FoundIds { ids } = answer.read()?;
-            // A server could answer with what nobody asked for.
+            // A server could answer with what no one asked for.
             let is_start = |found: &FoundId| found.id.as_ref().is_none_or(|id| id.starts_with(&found.word));
             let is_asked = ids.iter().map(|found| found.word.as_str()).eq(words.iter().map(Text::as_str));
             if !is_asked || !ids.iter().all(is_start) {

@@ -18,11 +18,11 @@ Examples:
   crealeph work clean --older-than 2w
   crealeph work clean --keep 20
 
-Of older runs, their diffs and the outputs of their agents go, and the states before and after them with the contents that no
-newer run needs: they cannot be replayed, exported, retried or undone any more. Changes that were kept for `work retry` go when their time is
-over, whatever is kept of their runs. Receipts and their chain, work items, results, held runs,
-runs that are not over, and the newest run stay whole. So does what somebody wrote at the moment of a publish
-(`.crealeph/kept`). While a run is going on, states and contents are left for the next time.
+Deletes the diffs and agent outputs of older runs, and the states before and after them with the contents that no
+newer run needs: such runs can no longer be replayed, exported, retried or undone. Changes kept for `work retry` are deleted when they
+expire, whatever else is kept of their runs. Receipts and their chain, work items, results, held runs,
+unfinished runs and the newest run stay complete, and so does what someone wrote at the moment of a publish
+(`.crealeph/kept`). During a run, states and contents are left for the next time.
 
 Exit codes: 0 done, 2 cannot be done.";
 
@@ -77,7 +77,7 @@ impl Clean {
             ))?;
         }
         if is_busy {
-            note!("a run is going on; its states and contents are left for the next time");
+            note!("a run is in progress; its states and contents are left for the next time");
         }
         Ok(CommandOutcome::Good)
     }

@@ -21,7 +21,7 @@ Examples:
   crealeph approve 0190a6f0 --reason 'reviewed with Ben'
   crealeph reject 0190a6f0 --reason 'wrong place'
 
-An approved change is tested again if the workspace, or the branch it goes to, has moved since, and lands whole or not at
+An approved change is tested again if the workspace, or its target branch, has moved since, and lands completely or not at
 all. Who decided what, and when, is in the ledger. `crealeph work approve` and `work reject` are the older forms of `crealeph approve` and
 `crealeph reject`.
 
@@ -103,12 +103,12 @@ impl Decide {
     }
 }
 
-/// Whether verdicts must be signed; a ledger that is not there yet has nobody.
+/// Whether verdicts must be signed; a ledger that is not there yet has no one.
 fn is_signed(at: &Settled) -> Result<bool, Failure> {
     Ok(is_unsigned_refused(&at.open_or_init()?, &at.tenant)?)
 }
 
-/// Carries out what people decided about held changes of this workspace while nobody worked in it, and says so. What cannot land now stays
+/// Carries out what people decided about held changes of this workspace while no one worked in it, and says so. What cannot land now stays
 /// held.
 pub(super) fn carry_out_verdicts(work: &Work) -> Result<Vec<Uuid>, Failure> {
     let mut carried_out = Vec::new();

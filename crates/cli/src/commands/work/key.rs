@@ -16,8 +16,8 @@ Examples:
   crealeph work key > kept.key
   crealeph work verify RECEIPT.json --key kept.key
 
-Hand the public keys to those who check receipts, by a way they trust. After --rotate they need the new one too;
-older keys go on signing beside it until you remove their files.
+Give the public keys to those who check receipts, over a channel that they trust. After --rotate they need the new one too;
+older keys keep signing too until you remove their files.
 
 Exit codes: 0 printed, 2 cannot be done.";
 

@@ -17,9 +17,9 @@ Examples:
   crealeph work logs @- --tests
   crealeph work logs 0190a6f0-7c2e -f
 
-Standard output and standard error, in the order in which they came, without secrets. Of a long output the start and the end
-are kept, and how much lay between is stated. A terminal gets control characters as escapes, a pipe the text itself; --json gives records. `-f` prints what comes until the run
-ends; `work clean` removes what old runs printed. With --server it is a run of the server's own workspace, or one that was reported to it with its logs.
+Standard output and standard error in their original order, without secrets. Of a long output only the start and the end
+are kept, with the number of bytes left out. A terminal gets control characters as escapes, a pipe the text itself; --json gives records. `-f` follows the output until the run
+ends; `work clean` removes the output of old runs. With --server it is a run of the server's own workspace, or one that was reported to it with its logs.
 
 Exit codes: 0 printed, 1 there is no such run, 2 cannot be done.";
 
@@ -33,7 +33,7 @@ pub(super) struct Logs {
     /// Run id or its start, `@-` for the one before the newest, or the id of its item [default: the newest]
     run: Option<String>,
 
-    /// Print what comes until the run ends
+    /// Follow the output until the run ends
     #[arg(short, long)]
     follow: bool,
 

@@ -35,7 +35,7 @@ pub(super) struct Show {
     /// Run id or its start, `@-` for the one before the newest, or the id of its item [default: the newest]
     pub(super) run: Option<String>,
 
-    /// Print what it changed, or what of it was discarded
+    /// Print its diff too, including discarded changes
     #[arg(long)]
     pub(super) diff: bool,
 

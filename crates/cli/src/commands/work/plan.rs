@@ -23,9 +23,9 @@ Examples:
   crealeph work plan items.json
   crealeph work plan items.json --json | jq .levels
 
-Exit codes: 0 planned, 1 an item is not valid, ids repeat, or dependencies form a cycle, 2 cannot judge.";
+Exit codes: 0 planned, 1 an item is not valid, ids repeat, or dependencies form a cycle, 2 cannot be planned.";
 
-/// Print the execution order: what runs in parallel, level by level, and what is blocked
+/// Print the execution order: which items run in parallel, level by level, and which are blocked
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct PlanCommand {

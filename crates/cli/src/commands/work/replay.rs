@@ -21,19 +21,19 @@ Examples:
   crealeph work replay 0190a6f0-7c2e
   crealeph work replay exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --on ~/fresh-clone
 
-The state before the run is restored in a scratch folder, the recorded change is applied to it, and the hash of what
-comes of it is compared with the receipt. With --rerun the agent is run again instead, which gives the same state only
-if the agent does the same again. The workspace is not touched. Whether the receipt itself is to be believed is
-for `crealeph work verify`.
+The state before the run is restored in a scratch folder, the recorded change is applied to it, and the hash of the result
+is compared with the receipt. With --rerun the agent is run again instead, which gives the same state only
+if the agent does the same again. The workspace is not touched. To check the receipt itself, use
+`crealeph work verify`.
 
-Exit codes: 0 the same state, 1 another one, with the files that differ, 2 cannot be replayed.";
+Exit codes: 0 the same state, 1 another state; the files that differ are listed, 2 cannot be replayed.";
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   crealeph work export @ exported
   tar -czf run.tar.gz exported
 
-The folder holds what another machine needs to check and to replay the run, beside the `crealeph` program itself: the run
+The folder holds what another machine needs to check and to replay the run, apart from the `crealeph` program itself: the run
 with its replay script, the receipts of the whole chain, the states before and after with their contents.
 
 Exit codes: 0 exported, 2 cannot be done.";
@@ -79,7 +79,7 @@ pub(super) struct Replay {
     #[arg(long, value_name = "NAME", requires = "rerun")]
     agent: Option<String>,
 
-    /// Print nothing but the hash of the state that comes of it, and leave comparing to the caller
+    /// Print only the hash of the resulting state, and leave the comparison to the caller
     #[arg(long)]
     print_hash: bool,
 }
@@ -167,7 +167,7 @@ impl Replay {
     }
 }
 
-/// Export a run to a folder, with all that verify and replay need
+/// Export a run to a folder, with everything that verify and replay need
 #[derive(Debug, Args)]
 #[command(after_help = EXPORT_EXAMPLES)]
 pub(super) struct Export {

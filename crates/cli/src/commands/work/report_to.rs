@@ -21,8 +21,8 @@ Examples:
   crealeph work report-pending --report-to https://crealeph.example.com
   crealeph work report-pending @ --report-to http://127.0.0.1:7171 --server-key key.txt
 
-An admin of the server enrols this workspace's key first: `crealeph work key` here, `crealeph signer add` there. What could not be sent
-is kept in the user's state folder, at most 1,000 reports or 256 MiB for a server; past that the oldest is dropped, and named.
+An admin of the server enrols this workspace's key first: `crealeph work key` here, `crealeph signer add` there. Reports that could not be sent
+are kept in the user's state folder, at most 1,000 reports or 256 MiB for a server; beyond that the oldest is dropped, and named.
 
 Exit codes: 0 all sent, 1 some were refused, or there is no such run, 2 the server cannot be reached, or it cannot be done.";
 
@@ -91,7 +91,7 @@ impl Reporter {
     }
 }
 
-/// Send receipts that could not be reported to a server before
+/// Send receipts that could not be reported to a server earlier
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReportPending {
@@ -128,7 +128,7 @@ impl ReportPending {
         } else {
             reporter.tell(&reader, &sent);
             if sent.pending == 0 {
-                output.line("nothing waits to be reported")?;
+                output.line("nothing to report")?;
             }
         }
         Ok(match (&sent.away, sent.refused.is_empty()) {

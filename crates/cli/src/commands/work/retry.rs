@@ -22,15 +22,15 @@ Examples:
   crealeph work retry 0190a6f0 --test \"cargo test --lib\"
 
 A run that was denied by a count, a path or a class, or whose tests failed, keeps its change: by default at most 10,000 files and
-64 MiB, for 7 days (`[work.capsules]`). It is judged as if its agent had just left it: by the rules and limits in force now, the
+64 MiB, for 7 days (`[work.capsules]`). It is judged as if its agent had just finished: by the rules and limits in force now, the
 flags before the item's own, and by its tests. The agent is not called. The result is a run of its own, whose receipt names the first one.
 
 Limits without a flag are those of the run's item, else the agent's.
 
-The change goes where the first run's was to go, and is held if that was to be. If files that it changes are not what they were, nothing is
+The change goes to the first run's target, and is held if the first run's was to be. If files that it changes were changed since, nothing is
 run, and they are named.
 
-Exit codes: 0 landed, 1 it did not, or it cannot be retried, 2 cannot be done, 3 the change awaits approval, 130 interrupted.";
+Exit codes: 0 landed, 1 it did not, or cannot be retried, 2 cannot be done, 3 the change awaits approval, 130 interrupted.";
 
 /// Judge the change of a denied or failed run again, under other limits, without calling the agent
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub(super) struct Retry {
     #[arg(long, value_name = "COMMAND")]
     test: Option<String>,
 
-    /// Where the change goes: `tree`, or `branch:NAME` [default: where it was to go]
+    /// Where the change goes: `tree`, or `branch:NAME` [default: the first run's target]
     #[arg(long, value_name = "WHERE")]
     publish: Option<String>,
 
@@ -51,7 +51,7 @@ pub(super) struct Retry {
     #[arg(long)]
     hold: bool,
 
-    /// A file of rules for the policy, if the run is bound to a robot; those of the configuration or the built-in ones if absent
+    /// Rules file for the policy, TOML, if the run is bound to a robot [default: the rules of the configuration, else the built-in ones]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 

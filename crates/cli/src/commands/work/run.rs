@@ -50,8 +50,8 @@ A pipe gets JSON Lines: one RunResult a line, with the item's id beside it and, 
 the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command resumes where it
 stopped.
 
-Exit codes: 0 all succeeded, 1 some did not, or the items are refused, 2 cannot be done (nothing was run), 3 the rest succeeded and some changes wait
-for a verdict, 130 interrupted.";
+Exit codes: 0 all succeeded, 1 some did not, or the items are refused, 2 cannot be done (nothing was run), 3 the rest succeeded and some changes await
+approval, 130 interrupted.";
 
 /// Run work items, each within its limits; a change lands completely or not at all
 #[derive(Debug, Args)]
@@ -80,15 +80,15 @@ pub(super) struct Run {
     #[arg(long)]
     land_when_approved: bool,
 
-    /// Leave items alone that have succeeded before, or whose change awaits approval
+    /// Skip items that have succeeded before, or whose change awaits approval
     #[arg(long)]
     only_failed: bool,
 
-    /// The robot that the runs are bound to [default: the one whose tasks the items are]; the policy decides `work.run`
+    /// Robot that the runs are bound to [default: the robot of the items' tasks]; the policy decides `work.run`
     #[arg(long)]
     robot: Option<String>,
 
-    /// A file of rules for that decision, TOML; those of the configuration or the built-in ones if absent
+    /// Rules file for that decision, TOML [default: the rules of the configuration, else the built-in ones]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
@@ -231,7 +231,7 @@ pub(super) fn carry_out(
     let interrupt = work.interrupt().clone();
     interrupt::at_first(move || {
         note!("");
-        note!("interrupting; once more ends it at once");
+        note!("interrupting; press Ctrl-C again to exit immediately");
         interrupt.interrupt();
     })?;
     let is_json = wants_json || !output.is_for_person();

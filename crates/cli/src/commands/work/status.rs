@@ -28,7 +28,7 @@ Examples:
 
 A line has the run's short id, how long ago it was started, agent, status, files touched, and the task. `crealeph work show RUN` has the
 rest. With --server these are the runs of the server: of its own workspace, recorded in its ledger or reported to it. A receipt
-tells no time-out and no interruption from another failure, so runs of other workspaces are `success`, `denied` or `failure`.
+does not distinguish timeouts and interruptions from other failures, so runs of other workspaces are `success`, `denied` or `failure`.
 
 Exit codes: 0 shown, 2 cannot be shown.";
 
@@ -50,7 +50,7 @@ pub(super) struct Status {
     #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
     status: Vec<String>,
 
-    /// Only runs that were started since then: `2h`, `3d`, a date, or an instant
+    /// Only runs that were started since then: `2h`, `3d`, a date, or a timestamp
     #[arg(long, value_name = "TIME", value_parser = human_time::since)]
     since: Option<Since>,
 
@@ -62,7 +62,7 @@ pub(super) struct Status {
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 
-    /// Show the runs until interrupted, as they go on
+    /// Keep showing the runs until interrupted
     #[arg(long, conflicts_with = "json")]
     watch: bool,
 

@@ -24,14 +24,14 @@ Examples:
   crealeph work undo 0190a6f0 --test \"cargo test\"
   crealeph work undo 0190a6f0 --hold
 
-Every file that the run changed becomes what it was before it. That is a run of its own, of `agent-0`: within the limits and path rules of the
+Restores every file that the run changed. That is a run of its own, of `agent-0`: within the limits and path rules of the
 run that it undoes, with that run's tests, and with a receipt that names it. It can be undone, too. If the change went to a branch, the
-undoing is a commit there.
+undo is a commit there.
 
 If a file was changed since, nothing is run, and the file and the runs that changed it are named: undo those first, newest first.
 `--test ''` runs no tests, for a run whose tests look for what it made.
 
-Exit codes: 0 undone, 1 it was not, or it cannot be, 2 cannot be done, 3 the undoing awaits approval, 130 interrupted.";
+Exit codes: 0 undone, 1 it was not, or it cannot be, 2 cannot be done, 3 the undo awaits approval, 130 interrupted.";
 
 /// Undo a run that landed: restore the files that it changed, tested and with a receipt
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub(super) struct Undo {
     #[arg(long, value_name = "COMMAND")]
     test: Option<String>,
 
-    /// The agent whose rules apply, and whose tests' grants are used [default: the agent of the run]
+    /// Agent whose rules and test grants apply [default: the agent of the run]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
@@ -52,15 +52,15 @@ pub(super) struct Undo {
     #[arg(long, value_name = "WHERE")]
     publish: Option<String>,
 
-    /// Hold the undoing until `crealeph approve` or `crealeph reject`
+    /// Hold the undo until `crealeph approve` or `crealeph reject`
     #[arg(long)]
     hold: bool,
 
-    /// The robot that the undoing is bound to; the policy decides `work.run`
+    /// Robot that the undo is bound to; the policy decides `work.run`
     #[arg(long)]
     robot: Option<String>,
 
-    /// A file of rules for that decision, TOML; those of the configuration or the built-in ones if absent
+    /// Rules file for that decision, TOML [default: the rules of the configuration, else the built-in ones]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 

@@ -40,12 +40,12 @@ Examples:
   crealeph work verify RECEIPT.json --key kept.key --alone --files ~/clone
   crealeph --server https://crealeph.example.com work verify 0190a6f0-7c2e --key kept.key
 
-Checked are: the signature of the statement beside the receipt (RECEIPT.dsse.json), with a key that you already have; that
+Checks the signature of the statement next to the receipt (RECEIPT.dsse.json), with a key that you already have; that
 the receipt is the signed one, byte by byte; its contract and hash; the chain of all receipts of the workspace, from the
 first one on; the files it names, against the states that were stored or, with --files, against a folder. With --server the receipt
 that the server has is checked here, alone; without --key its signature is checked there, with the signers that are enrolled.
 
-Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot judge.";
+Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot be verified.";
 
 /// Verify a receipt: signature, hash chain and files
 #[derive(Debug, Args)]
@@ -54,11 +54,11 @@ pub(super) struct Verify {
     /// Receipt file, the folder of its run, or the run's id or its start
     receipt: PathBuf,
 
-    /// A file of public keys that you kept; may be given more than once [default: the keys of the workspace]
+    /// File of public keys that you saved; can be repeated [default: the keys of the workspace]
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
 
-    /// The folder of the runs whose receipts form the chain [default: the folder the receipt's run lies in]
+    /// Folder of the runs whose receipts form the chain [default: the folder that contains the receipt's run]
     #[arg(long, value_name = "FOLDER", conflicts_with = "alone")]
     chain: Option<PathBuf>,
 
@@ -117,7 +117,7 @@ impl Verify {
         if keys.is_empty() {
             let own = control(&self.workspace.folder()?);
             note!(
-                "checking with the keys of the workspace itself; give --key to check with one that you kept"
+                "checking with the keys of the workspace itself; give --key to check with a key that you saved"
             );
             let keyring = self.workspace.settle()?.keys;
             keys = verifier_keys(&Signer::known(&own, &keyring).map_err(Failure::from)?)?;

@@ -121,7 +121,7 @@ impl<'d> FileEdits<'d> {
         }
     }
 
-    /// The outcome, with a line that nobody wrote in place of each that neither diff shows.
+    /// The outcome, with a line that no one wrote in place of each that neither diff shows.
     fn outcome(&self, start: &BTreeMap<usize, &str>) -> String {
         let shown = start.last_key_value().map_or(0, |(place, _)| place + 1);
         let end = shown.max(self.inserted.last_key_value().map_or(0, |(place, _)| place + 1));

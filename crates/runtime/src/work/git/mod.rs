@@ -128,7 +128,7 @@ impl Repository {
             false => Err(refused(
                 "use the repository",
                 format!(
-                    "the workspace was in the repository `{}` when the run started and is not any more; run again",
+                    "the workspace was in the repository `{}` when the run started, but is no longer; run again",
                     self.place.shared.display()
                 ),
             )),

@@ -30,7 +30,7 @@ const KNOWN_EXTENSIONS: [&str; 7] = [
     "worktreeconfig",
     "submodulepathconfig",
 ];
-/// Who commits if nobody is configured.
+/// Who commits if no one is configured.
 const NOBODY: (&str, &str) = ("crealeph", "crealeph@localhost");
 
 /// Settings that count.

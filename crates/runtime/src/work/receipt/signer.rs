@@ -33,13 +33,13 @@ pub struct Signer {
 #[derive(Debug, thiserror::Error)]
 pub enum SignerError {
     /// No run has signed anything yet.
-    #[error("no run has taken place in `{}`, so there are no keys; give the public key that you kept with --key", .0.display())]
+    #[error("there has been no run in `{}`, so there are no keys; give the public key that you saved with --key", .0.display())]
     Missing(PathBuf),
     /// Its keys.
     #[error(transparent)]
     Keys(#[from] SigningKeyError),
     /// Its name.
-    #[error("cannot read or make the workspace's name `{}`; fix its permissions", .path.display())]
+    #[error("cannot read or create the workspace's name `{}`; fix its permissions", .path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum SignerError {
         source: io::Error,
     },
     /// What stands there is no name.
-    #[error("`{}` does not hold a workspace's name; restore it from a copy, since the receipts are signed under it", .0.display())]
+    #[error("`{}` does not contain a workspace's name; restore it from a copy, because the receipts are signed under it", .0.display())]
     Damaged(PathBuf),
 }
 

@@ -1,5 +1,5 @@
 # class: display
-# about: ids and descriptions of a list of work items that somebody sent carry bidirectional and invisible characters
+# about: ids and descriptions of a list of work items that someone sent carry bidirectional and invisible characters
 # before: broke
 cat >"$OUT/items.json" <<END
 [{ "id": "fix\u202e\u200b\u2028one: success", "agent_id": "agent-1", "description": "true # \u001b]0;owned\u0007\u009b2J", "dependencies": [],

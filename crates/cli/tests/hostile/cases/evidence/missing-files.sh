@@ -1,5 +1,5 @@
 # class: evidence
-# about: files of a run are removed, one at a time, so that nobody misses them
+# about: files of a run are removed, one at a time, so that no one misses them
 # before: broke
 audited_run
 for one in change.diff replay-agent-1.sh work-item.json result.json stdout.txt stderr.txt; do

@@ -1,5 +1,5 @@
 # class: foreign-state
-# about: root runs in a workspace whose .crealeph belongs to somebody else, who decides what root undoes and signs
+# about: root runs in a workspace whose .crealeph belongs to someone else, who decides what root undoes and signs
 # users: root
 # before: broke
 # (An ordinary user can give a folder to nobody.)

@@ -1,5 +1,5 @@
 # class: host-execution
-# about: the repository belongs to somebody else, with hooks of theirs
+# about: the repository belongs to someone else, with hooks of theirs
 # users: root
 # Only root can give a folder away.
 # before: held
@@ -9,5 +9,5 @@ chmod +x .git/hooks/reference-transaction
 chown -R 65533:65533 .git
 agent_runs 'echo y >>src/b.txt' --publish branch:agents/x
 safe
-test "$code" -ne 0 || broken "it was written to a repository of somebody else"
+test "$code" -ne 0 || broken "it was written to a repository of someone else"
 grep -q "belongs to another user\|dubious ownership" "$SCENE/err" || broken "no word about the owner"

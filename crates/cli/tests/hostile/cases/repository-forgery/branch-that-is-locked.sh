@@ -1,5 +1,5 @@
 # class: repository-forgery
-# about: somebody else is writing the branch
+# about: someone else is writing the branch
 # before: held
 # fails without: taking the lock of the reference
 git branch side

@@ -1,5 +1,5 @@
 # class: repository-forgery
-# about: an agent that uses git as everybody does is not denied, and none of it stays
+# about: an agent that uses git as everyone does is not denied, and none of it stays
 # before: held
 # fails without: discarding what is written in `.git`
 agent_runs 'git status -s; echo x >>a.txt; git add -A; git -c user.name=a -c user.email=a@b commit -qm mine; git stash list; git checkout -q -b mine; git gc -q'

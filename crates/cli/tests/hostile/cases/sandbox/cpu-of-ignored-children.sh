@@ -1,5 +1,5 @@
 # class: sandbox
-# about: children that nobody waits for use up the CPU, each a little, so that no account has them
+# about: children that no one waits for use up the CPU, each a little, so that no account has them
 # before: broke
 started
 inside '

@@ -9,4 +9,4 @@ END
 printf '[agents."leaky@1"]\nkind = "process"\ncommand = ["sh", "leaky.sh"]\nsecrets = ["API_KEY"]\n' >>crealeph.toml
 crealeph_does agent check leaky@1
 if test "$code" = 0; then broken "the answer was taken"; fi
-grep -q 'holds a secret that the agent was granted' "$SCENE/out" "$SCENE/err" || broken "it was refused for another reason"
+grep -q 'contains a secret that the agent was granted' "$SCENE/out" "$SCENE/err" || broken "it was refused for another reason"

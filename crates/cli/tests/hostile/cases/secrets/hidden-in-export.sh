@@ -1,5 +1,5 @@
 # class: secrets
-# about: an export that is given to somebody else holds what was hidden, tracked by git or not
+# about: an export that is given to someone else holds what was hidden, tracked by git or not
 # before: broke
 echo 'PASSWORD=hunter2hunter2' >.env; echo 'PASSWORD=hunter3hunter3' >.env.local; git add -f .env; git commit -qm env
 agent_runs 'echo x >b.txt'

@@ -4,5 +4,5 @@
 grant_secret
 agent_runs "echo $API_KEY >/dev/null; echo x >b.txt" --publish branch:agents/x
 if test "$code" != 2; then broken "it was run ($code)"; fi
-grep -q "holds a secret that its agent is granted" "$SCENE/err" || broken "it was refused for another reason"
+grep -q "contains a secret that its agent is granted" "$SCENE/err" || broken "it was refused for another reason"
 nowhere 'bar+7Q9x'

@@ -7,7 +7,7 @@ into_clone
 for answer in n '' x 'yy' 'no, not yet'; do
     at_a_terminal "$answer" crealeph work run --agent one 'echo x >>a.txt'
     test "$code" = 2 || broken "the answer '$answer' was taken for a yes"
-    grep -q 'Trust it?' "$SCENE/out" || broken "nobody was asked"
+    grep -q 'Trust it?' "$SCENE/out" || broken "no one was asked"
     if grep -q x a.txt; then broken "the agent ran"; fi
 done
 at_a_terminal y crealeph work run --agent one 'echo x >>a.txt'

@@ -1,5 +1,5 @@
 # class: trust
-# about: somebody else puts a record of trust into the user's state
+# about: someone else puts a record of trust into the user's state
 # users: root
 # before: broke
 # (An ordinary user can give a file to nobody.)

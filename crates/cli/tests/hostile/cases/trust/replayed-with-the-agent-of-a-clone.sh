@@ -1,5 +1,5 @@
 # class: trust
-# about: somebody sends a run with a clone, and the user replays it with the clone's agent run again
+# about: someone sends a run with a clone, and the user replays it with the clone's agent run again
 # before: broke
 agent_runs 'echo x >>a.txt'
 test "$(status)" = success || broken "the ordinary part did not work"
