@@ -129,7 +129,7 @@ fn story(ledger: &str) {
     let [first, second, third] = drafts.as_slice() else { panic!("{drafts:?}") };
 
     assert_eq!(world.approve(first, "ben")["missing"], 1);
-    world.refused(&["approve", first, "--sign-with", "ben", "--write-statement", "x"], "counts already");
+    world.refused(&["approve", first, "--sign-with", "ben", "--write-statement", "x"], "already counts");
     world.refused(&["approve", first, "--sign-with", "ana", "--write-statement", "x"], "not in the group");
     let landed = world.approve(first, "cy");
     assert!(landed["landed"].is_string() && landed["planned"].is_string(), "{landed}");
@@ -234,14 +234,14 @@ fn what_was_changed_moved_or_signed_for_something_else_is_refused() {
     let refused = |statement: &str, signature: &str, said: &str| {
         world.refused(&give(statement, signature).each_ref().map(String::as_str), said);
     };
-    refused(&statement, &other_signature, "does not fit");
+    refused(&statement, &other_signature, "does not match");
     let read = |name: &str| std::fs::read_to_string(world.0.path().join(name)).unwrap();
     let (code, _, stderr) = world.run(&give(&other, &other_signature).each_ref().map(String::as_str));
     assert!(code == 2 && stderr.contains("not what this command is about"), "{stderr}");
     world.0.write("changed.json", &read(&statement).replace("\"person\":\"ben\"", "\"person\":\"cy\""));
     refused("changed.json", &signature, "not `cy`'s");
     world.0.write("changed.json", &read(&statement).replace("\"unattended\":false", "\"unattended\":true"));
-    refused("changed.json", &signature, "does not fit");
+    refused("changed.json", &signature, "does not match");
     world.0.write("other.json", &read(&statement));
     world.ssh_keygen(&["-q", "-Y", "sign", "-n", "file", "-f", "ben", "other.json"]);
     refused("other.json", "other.json.sig", "namespace `file`");
@@ -321,7 +321,7 @@ fn what_the_operator_of_the_ledger_made_up_does_not_count() {
         "{why}"
     );
     let (code, stdout, stderr) = world.run(&["ledger", "verify"]);
-    assert!(code == 1 && stdout.contains("forged") && stdout.contains("does not fit"), "{stdout}{stderr}");
+    assert!(code == 1 && stdout.contains("forged") && stdout.contains("does not match"), "{stdout}{stderr}");
 }
 
 /// What `approve` records is checked by OpenSSH from an export alone; the root is pinned or called unproven.

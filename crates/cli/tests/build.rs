@@ -301,7 +301,7 @@ fn an_export_is_enough_to_replay_and_to_ask_other_rules() {
     let log = std::fs::read_to_string(scratch.path().join("log.jsonl")).unwrap();
     scratch.write("log.jsonl", &log.replacen("\"decision\":\"ALLOW\"", "\"decision\":\"DEFER\"", 1));
     let (code, _, stderr) = scratch.run(&[&["execution", "replay", "e-1"][..], &from[..]].concat(), "");
-    assert!(code == 1 && stderr.contains("is not what its leaf hash says"), "{stderr}");
+    assert!(code == 1 && stderr.contains("does not match its leaf hash"), "{stderr}");
     let (code, _, stderr) = scratch.run(&["execution", "replay", "e-1", "--from", "absent.jsonl"], "");
     assert!(code == 2 && stderr.contains("there is no file `absent.jsonl`"), "{stderr}");
 }

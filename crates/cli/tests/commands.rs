@@ -201,7 +201,7 @@ fn a_batch_answers_every_line_in_order_and_survives_broken_ones() {
     ];
     assert_eq!(codes, expected);
     assert!(verdicts[3]["error"]["message"].as_str().unwrap().starts_with("line 4 cannot be judged"));
-    assert!(verdicts[9]["violations"][0]["message"].as_str().unwrap().contains("stands twice"));
+    assert!(verdicts[9]["violations"][0]["message"].as_str().unwrap().contains("appears twice"));
 }
 
 #[test]

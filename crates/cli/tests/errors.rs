@@ -192,7 +192,7 @@ fn each_mistake_has_its_answer() {
             "ledger_foreign",
             "the file is empty",
         ),
-        ("crealeph ledger init", 2, "ledger_exists", "exists already; nothing was changed"),
+        ("crealeph ledger init", 2, "ledger_exists", "already exists; nothing was changed"),
         (
             "crealeph ledger checkpoint --keys nosuch",
             2,
@@ -206,7 +206,7 @@ fn each_mistake_has_its_answer() {
             "taken",
             "`key` exists already and nothing was written; move it away",
         ),
-        ("crealeph ledger backup key", 2, "ledger_exists", "`key` exists already"),
+        ("crealeph ledger backup key", 2, "ledger_exists", "`key` already exists"),
         (
             "crealeph ledger export nosuch/file",
             2,

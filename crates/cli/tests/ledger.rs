@@ -618,7 +618,7 @@ fn an_import_with_a_key_takes_what_is_signed_and_nothing_else() {
     assert!(code == 1 && stderr.contains("line 102"), "{stderr}");
     let late = export.replacen("\\n100\\n", "\\n99\\n", 1);
     let (code, _, stderr) = scratch.run(&["import", "--ledger", "c.db"], &late);
-    assert!(code == 1 && stderr.contains("checkpoint of 99 entries stands after entry 100"), "{stderr}");
+    assert!(code == 1 && stderr.contains("checkpoint of 99 entries comes after entry 100"), "{stderr}");
 }
 
 #[test]

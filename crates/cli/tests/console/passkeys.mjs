@@ -174,7 +174,7 @@ await tell({
       form.elements.signed.value = signed;
       form.submit();
     }, signed);
-    await refused(/the page that asked was of .?http:..localhost:9/);
+    await refused(/the page that asked is at .?http:..localhost:9/);
 
     // A copy of the passkey counts from where it was copied.
     const { credentials } = await authenticator.send('getCredentials');

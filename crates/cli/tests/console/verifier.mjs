@@ -53,7 +53,7 @@ await tell({
   'what was forged is named with its entry': async (visitor) => {
     const page = await open(visitor);
     for (const [file, said] of [
-      ['forged.jsonl', /Not verified \(changed, entry 3\)[^]*entry 3 \(`[^`]+`\) is not what its leaf hash says/],
+      ['forged.jsonl', /Not verified \(changed, entry 3\)[^]*entry 3 \(`[^`]+`\) does not match its leaf hash/],
       ['cut.jsonl', /Not verified \(truncated, entry \d+\)/],
       ['forged-proof.json', /Not verified \(changed, entry \d+\)[^]*entry or proof was changed/],
       ['long.jsonl', /Not verified \(changed, entry 3\)[^]*the line of entry 3 is not one of an export/],

@@ -458,7 +458,7 @@ fn a_document_and_its_contract() {
           1 | {
             | ^
 
-        INVALID_REQUEST: the string is empty or white space; it must name something
+        INVALID_REQUEST: the string is empty or only white space; write a name
           at bad.json:2:14, /robotId (builder/3)
             |
           2 |   "robotId": "",
@@ -486,16 +486,17 @@ fn an_agent_that_conforms() {
     story.shows(
         "crealeph agent check example@1 --case unicode",
         expect![[r#"
-        bounds      kept on 1 of 1 inputs: it ends by itself, within its limits of time and size
-        R1-R6       kept on 1 of 1 inputs: its answer is one JSON document
-        boundary/5  kept on 1 of 1 inputs: with the fields of an AgentOutput, and no
-          others
-        boundary/6  kept on 1 of 1 inputs: that keeps to the types and ids it was given
-        R16         kept on 1 of 1 inputs: and does not contradict itself or its input
-        success     kept on 1 of 1 inputs: every input here can be worked on, so its
-          status is `succeeded`
-        boundary/7  kept on 1 of 1 inputs: the same input is answered alike twice: no
-          memory
-    "#]],
+            bounds      kept on 1 of 1 inputs: it ends by itself, within its limits of time
+              and size
+            R1-R6       kept on 1 of 1 inputs: its answer is one JSON document
+            boundary/5  kept on 1 of 1 inputs: with the fields of an AgentOutput, and no
+              others
+            boundary/6  kept on 1 of 1 inputs: that keeps to the types and ids it was given
+            R16         kept on 1 of 1 inputs: and does not contradict itself or its input
+            success     kept on 1 of 1 inputs: every input here can be processed, so its
+              status is `succeeded`
+            boundary/7  kept on 1 of 1 inputs: the same input gets the same answer twice: no
+              memory
+        "#]],
     );
 }

@@ -18,7 +18,7 @@ fn errors_say_what_failed_and_what_to_do_next() {
     story.shows(
         "crealeph ledger init",
         expect![[r#"
-        error: `.crealeph/ledger.db` exists already; nothing was changed
+        error: `.crealeph/ledger.db` already exists; nothing was changed
         exit code 2
     "#]],
     );
@@ -51,7 +51,7 @@ fn errors_say_what_failed_and_what_to_do_next() {
         "crealeph ledger append request.json",
         expect![[r#"
         error: `request.json, line 1` is not a valid entry, one whole object per line:
-          /constraints: the document ends where a key was due; it was cut off (line 1,
+          /constraints: the document ends where a key was expected; it was cut off (line 1,
             column 107) [R3 syntax]
         exit code 1
     "#]],

@@ -37,7 +37,7 @@ fn help_at_80_columns() {
               robot        Show the status of robots and next steps
               serve        Serve the console and the HTTP API
               key          Manage API keys of the server: create, list, revoke
-              signer       Manage signers whose receipts the ledger takes from elsewhere:
+              signer       Manage signers whose receipts from elsewhere the ledger accepts:
                            add, list, revoke
               webhook      Manage webhooks of the server: create, list, test, delete
               report       Report what happened, for a person who was not there
@@ -59,7 +59,7 @@ fn help_at_80_columns() {
               -V, --version     Print version
 
             Server:
-                  --server <URL>       Ask this server instead of a ledger here (https, or
+                  --server <URL>       Use this server instead of a local ledger (https, or
                                        http on this machine)
                   --server-key <FILE>  File that holds the key for the server [default: the
                                        variable CREALEPH_SERVER_KEY]
@@ -113,7 +113,7 @@ fn help_at_80_columns() {
               -h, --help             Print help
 
             Server:
-                  --server <URL>       Ask this server instead of a ledger here (https, or
+                  --server <URL>       Use this server instead of a local ledger (https, or
                                        http on this machine)
                   --server-key <FILE>  File that holds the key for the server [default: the
                                        variable CREALEPH_SERVER_KEY]
@@ -139,10 +139,9 @@ fn help_at_80_columns() {
             [ledger] in crealeph.toml, else .crealeph/ledger.db; the same for --tenant and
             --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
 
-            With --server or CREALEPH_SERVER these ask a server: append, checkpoint, get,
-            list, tail, lineage, stats, prove, export, verify. The last two need a key of an
-            auditor; what is verified is verified here, with keys and checkpoints that you
-            saved.
+            With --server or CREALEPH_SERVER these use a server: append, checkpoint, get,
+            list, tail, lineage, stats, prove, export, verify. The last two need an
+            auditor's key; verification runs here, with keys and checkpoints that you saved.
 
             An entry is named by its id or the start of it; `@` is the newest, `@-` the one
             before.
@@ -178,15 +177,16 @@ fn help_at_80_columns() {
                               it left
               clean           Delete the diffs, outputs and stored states of old runs;
                               receipts are kept
-              plan            Print the execution order: what runs in parallel, level by
-                              level, and what is blocked
+              plan            Print the execution order: which items run in parallel, level
+                              by level, and which are blocked
               verify          Verify a receipt: signature, hash chain and files
               key             Print the public keys that verify receipts, or add a signing
                               key
-              report-pending  Send receipts that could not be reported to a server before
+              report-pending  Send receipts that could not be reported to a server earlier
               replay          Replay a successful run in a scratch folder and compare the
                               state hash
-              export          Export a run to a folder, with all that verify and replay need
+              export          Export a run to a folder, with everything that verify and
+                              replay need
               help            Print this message or the help of the given subcommand(s)
 
             Options:
@@ -195,7 +195,7 @@ fn help_at_80_columns() {
               -h, --help        Print help
 
             Server:
-                  --server <URL>       Ask this server instead of a ledger here (https, or
+                  --server <URL>       Use this server instead of a local ledger (https, or
                                        http on this machine)
                   --server-key <FILE>  File that holds the key for the server [default: the
                                        variable CREALEPH_SERVER_KEY]
@@ -227,15 +227,15 @@ fn help_at_80_columns() {
               -h, --help             Print help
 
             Server:
-                  --server <URL>       Ask this server instead of a ledger here (https, or
+                  --server <URL>       Use this server instead of a local ledger (https, or
                                        http on this machine)
                   --server-key <FILE>  File that holds the key for the server [default: the
                                        variable CREALEPH_SERVER_KEY]
                   --server-ca <FILE>   File of certificates to trust for the server, PEM
                                        [default: public authorities]
                   --at <INSTANT>       Snapshot at this time [default: now]
-                  --rules <FILE>       A file of rules whose `[coherence]` counts, instead
-                                       of the configuration's (see `crealeph policy --help`)
+                  --rules <FILE>       Rules file whose `[coherence]` replaces the
+                                       configuration's (see `crealeph policy --help`)
 
             Examples:
               crealeph snapshot robot-7
@@ -244,12 +244,12 @@ fn help_at_80_columns() {
               crealeph snapshot robot-7 --from entries.jsonl --at <time>
               --json
 
-            An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, where
-            it has them, `seq`, `tenantId`, `module`, `source`, `state`, `observedAt`,
+            An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, if it
+            has them, `seq`, `tenantId`, `module`, `source`, `state`, `observedAt`,
             `payload`, `lineage` {"dependsOnLedgerIds": […]} and `key`.
 
             Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is
-            not valid, 2 cannot judge.
+            not valid, 2 cannot be derived.
         "#]],
     );
     story.shows(
@@ -277,7 +277,7 @@ fn help_at_80_columns() {
               -h, --help             Print help
 
             Server:
-                  --server <URL>       Ask this server instead of a ledger here (https, or
+                  --server <URL>       Use this server instead of a local ledger (https, or
                                        http on this machine)
                   --server-key <FILE>  File that holds the key for the server [default: the
                                        variable CREALEPH_SERVER_KEY]

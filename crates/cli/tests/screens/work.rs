@@ -113,8 +113,8 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work verify .crealeph/runs/$(ls .crealeph/runs | head -1)",
         expect![[r#"
-            checking with the keys of the workspace itself; give --key to check with one
-              that you kept
+            checking with the keys of the workspace itself; give --key to check with a key
+              that you saved
             receipt <id> by agent-1: succeeded
               signed by  crealeph-workspace/<random>+<key>
               hash       <hash>

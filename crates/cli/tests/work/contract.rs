@@ -277,7 +277,7 @@ fn a_configuration_that_is_not_understood_names_the_nearest_key() {
             "did you mean `{description}`?",
         ),
         ("agent_id = \"agent-1\"\ncommand = [\"true\"]\nnetwork = \"some\"", "it is `\"none\"` or a list"),
-        ("agent_id = \"agent-1\"\ncommand = [\"true\"]\nhide = [\"[\"]", "cannot be read"),
+        ("agent_id = \"agent-1\"\ncommand = [\"true\"]\nhide = [\"[\"]", "invalid glob"),
     ];
     for (table, expected) in wrong {
         let world = World::with(&format!("[work.agents.one]\n{table}\n"));

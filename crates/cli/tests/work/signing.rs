@@ -295,7 +295,7 @@ fn forgeries_of_changes_are_refused_and_named() {
     let other = signing.held("v", "echo y > y", json!({}));
     let (own, others) = (signing.signed(&run, "ben", &[]), signing.signed(&other, "ben", &[]));
     let mixed = [&own[0], &own[1], &own[2], &own[3], &own[4], &others[5]].map(String::as_str);
-    signing.refused(&mixed, "does not fit");
+    signing.refused(&mixed, "does not match");
 
     // A diff that was changed in the workspace.
     let diff = signing.0.at(".crealeph/runs").join(&run).join("change.diff");

@@ -121,7 +121,7 @@ fn no_document() {
         (format!("{{\"diagnostics\":{}", "{\"a\":".repeat(100_000)).into_bytes(), "128"),
         (b"[]".to_vec(), "expected an object"),
         (format!("\u{feff}{whole}").into_bytes(), "byte order mark"),
-        (whole.replacen("{", "{\"ok\":true,", 1).into_bytes(), "stands twice"),
+        (whole.replacen("{", "{\"ok\":true,", 1).into_bytes(), "appears twice"),
     ];
     for (bytes, expected) in cases {
         let reason = printing(&bytes);

@@ -7,4 +7,4 @@ test "$(status)" = success || broken "the ordinary part did not work"
 ln -f "$OUT/canary" .crealeph/runs/journal.jsonl
 agent_runs 'echo y >>a.txt'
 test ! -s "$OUT/canary" || broken "the journal was written to a file outside"
-refused "second name"
+refused "another hard link"
