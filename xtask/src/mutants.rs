@@ -58,7 +58,7 @@ fn plan(arguments: &[String]) -> Outcome<Plan> {
     };
     let Some((name, aim)) = AIMS.iter().find(|(known, _)| *known == name).copied() else {
         let names = AIMS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        return Err(Failure::Usage(format!("`{name}` is not a crate with an aim; there are: {names}")));
+        return Err(Failure::Usage(format!("`{name}` is not a crate with a target; there are: {names}")));
     };
     let sample = sample.map(|count| {
         count.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
@@ -137,7 +137,9 @@ impl Score {
             true => Ok(()),
             false => {
                 let missed = missed.display();
-                Err(Failure::Check(format!("the aim is {aim} %; `{missed}` lists the mutants that survive")))
+                Err(Failure::Check(format!(
+                    "the target is {aim} %; `{missed}` lists the mutants that survive"
+                )))
             }
         }
     }

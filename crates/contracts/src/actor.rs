@@ -1,16 +1,16 @@
-//! Who appended an entry, as its `actor` names them. Owns the forms of that name; what somebody may do is for `decision::access`.
+//! Who appended an entry, as its `actor` names them. Owns the forms of that name; what they may do is for `decision::access`.
 
 use std::fmt;
 
 use crate::scalar::{IdentifierError, KeyId, Name};
 
 /// Who appends. What a name proves differs: a key and a person were recognised by a credential that an admin granted; a link and an
-/// account only say on which machine somebody sat.
+/// account only say on which machine the user was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Actor {
     /// An API key.
     Key(KeyId),
-    /// Somebody who signed in with a passkey.
+    /// A person who signed in with a passkey.
     Person(Name),
     /// A session that a link from the terminal opened.
     Link(KeyId),

@@ -22,11 +22,11 @@ words! {
 words! {
     /// Whether what is known is consistent.
     Coherence {
-        /// Everything rests on the newest evidence.
+        /// Everything is based on the newest evidence.
         Coherent = "coherent",
         /// Something is missing.
         Partial = "partial",
-        /// Something rests on evidence that has been overtaken.
+        /// Something is based on evidence that was replaced by newer evidence.
         Stale = "stale",
     }
 }

@@ -19,9 +19,9 @@ words! {
     AgentStatus {
         /// It made artifacts.
         Succeeded = "succeeded",
-        /// It was not to run.
+        /// It was not allowed to run.
         Blocked = "blocked",
-        /// It could not.
+        /// It failed.
         Failed = "failed",
     }
 }
@@ -57,7 +57,7 @@ object! {
         kind: ArtifactType = "type",
         /// The thing itself.
         payload: JsonObject = "payload",
-        /// The ledger entries it rests on.
+        /// The ledger entries it is based on.
         depends_on: Set<LedgerId, 1> = "dependsOnLedgerIds",
         /// How it came about.
         metadata: ArtifactMetadata = "metadata",
@@ -137,7 +137,7 @@ impl Contract for AgentOutput {
     }
 }
 
-/// An output that answers its input (R16). It comes only from a judgement against that input, so nothing judges it again.
+/// An output that answers its input (R16). It only comes from a judgement against that input, so it is not judged again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentAnswer(Valid<AgentOutput>);
 

@@ -1,5 +1,5 @@
-//! API keys of the server as the ledger remembers them, so that who could do what at a given time can be proved. A grant
-//! holds the digest of its token, never the token. Entries count by their client key: one that starts with `crealeph:` was
+//! API keys of the server as the ledger records them, so that it can be proved who could do what at a given time. A grant
+//! holds the digest of its token, never the token. Entries count by their client key: keys that start with `crealeph:` were
 //! always reserved.
 
 use crate::contract::read_own;
@@ -28,7 +28,7 @@ words! {
     KeyRole {
         /// Reads evidence.
         Reader = "reader",
-        /// Reads, appends entries, and hands in verdicts that people signed.
+        /// Reads, appends entries, and submits verdicts that people signed.
         Writer = "writer",
         /// The same, runs the Builder, and reports receipts of work runs.
         Operator = "operator",
@@ -86,7 +86,7 @@ object! {
 object! {
     /// An API key was revoked: the payload of the entry.
     KeyRevocation / KeyRevocationParts ["key_revocation", "R4"] {
-        /// Which.
+        /// Which key.
         key_id: KeyId = "keyId",
         /// Why.
         reason: Option<Text> = "reason",
@@ -106,7 +106,7 @@ impl AccessEntry {
     /// Reads the payload of an entry of this type.
     ///
     /// # Errors
-    /// With what is wrong first.
+    /// The first problem.
     pub fn read(kind: &str, payload: &JsonObject) -> Result<Self, String> {
         let bytes = payload.as_str().as_bytes();
         let read = if kind == KEY_GRANT.as_str() {
@@ -130,7 +130,7 @@ impl AccessEntry {
         }
     }
 
-    /// The client key of its entry, by which it is found and of which there is one.
+    /// The client key of its entry, by which it is found; only one entry has it.
     pub fn client_key(&self) -> String {
         match self {
             AccessEntry::Grant(grant) => grant_key(&grant.key_id),

@@ -14,13 +14,13 @@ use crate::shape::{List, Set, Shape, object, words};
 use crate::uuid::Uuid;
 use crate::violation::Violation;
 
-/// The module under which approvals are recorded. Entries of the same types by other modules are somebody else's.
+/// The module under which approvals are recorded. Entries of the same types by other modules are not ours.
 pub const APPROVALS: Literal = Literal::new("crealeph-approvals");
 /// The robot of the entries that are about a tenant, not about a robot.
 pub const TENANT_ROBOT: Literal = Literal::new("crealeph-tenant");
 /// The group whose members enrol and revoke people and set the rules.
 pub const ADMINS: Literal = Literal::new("admins");
-/// The key of the first admin's enrolment: there is one in a log. Keys that start with `crealeph:` were always reserved.
+/// The key of the first admin's enrolment; a log has at most one. Keys that start with `crealeph:` were always reserved.
 pub const FIRST_ADMIN_KEY: &str = "crealeph:first-admin";
 /// The largest statement that is read.
 pub const MAX_SIGNED_BYTES: usize = 1 << 20;
@@ -36,7 +36,7 @@ words! {
         Enrolment = "person_enrolment",
         /// A person who may enrol a passkey.
         Invitation = "person_invitation",
-        /// A key, or a person, that counts no more.
+        /// A key, or a person, that no longer counts.
         Revocation = "person_revocation",
         /// What needs how many approvals.
         Rules = "approval_rule",
@@ -44,7 +44,7 @@ words! {
 }
 
 impl SignedKind {
-    /// The namespace of its signatures, so that none can pass for one of another kind.
+    /// The namespace of its signatures, so that none can be used as another kind.
     pub fn namespace(self) -> &'static str {
         match self {
             SignedKind::Verdict => "crealeph-verdict",
@@ -115,7 +115,7 @@ words! {
 words! {
     /// The `type` of a verdict.
     VerdictType {
-        /// The one there is.
+        /// The only one.
         Verdict = "verdict",
     }
 }
@@ -123,7 +123,7 @@ words! {
 words! {
     /// The `type` of an enrolment.
     EnrolmentType {
-        /// The one there is.
+        /// The only one.
         Enrolment = "person_enrolment",
     }
 }
@@ -131,7 +131,7 @@ words! {
 words! {
     /// The `type` of a revocation.
     RevocationType {
-        /// The one there is.
+        /// The only one.
         Revocation = "person_revocation",
     }
 }
@@ -139,7 +139,7 @@ words! {
 words! {
     /// The `type` of a statement of rules.
     RulesType {
-        /// The one there is.
+        /// The only one.
         Rules = "approval_rule",
     }
 }
@@ -365,17 +365,17 @@ object! {
 /// What an entry of the module [`APPROVALS`] says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApprovalEntry {
-    /// Somebody was enrolled.
+    /// A person was enrolled.
     Enrolment(EnrolmentStatement),
-    /// Somebody was invited to enrol a passkey.
+    /// A person was invited to enrol a passkey.
     Invitation(InvitationStatement),
-    /// Somebody who was invited enrolled a passkey.
+    /// An invited person enrolled a passkey.
     Passkey(Box<PasskeyRecord>),
     /// A key or a person was revoked.
     Revocation(RevocationStatement),
     /// The rules were set.
     Rules(RuleStatement),
-    /// Somebody said yes or no, proved like this.
+    /// A person approved or rejected, with this proof.
     Verdict(VerdictStatement, ProofKind),
     /// A subject lands.
     Landing(LandingRecord),
@@ -390,13 +390,13 @@ pub struct LoggedApproval {
     pub id: LedgerId,
     /// Its sequence number.
     pub seq: u64,
-    /// When the ledger took it.
+    /// When the ledger accepted it.
     pub at: Instant,
     /// What it says.
     pub entry: ApprovalEntry,
-    /// What the authenticator said of itself that proved a verdict.
+    /// What the authenticator that proved a verdict said about itself.
     pub authenticator: Option<AuthenticatorFacts>,
-    /// Why an outsider would not believe it; what has a problem never counts.
+    /// Why an outsider would reject it; an entry with a problem never counts.
     pub problem: Option<String>,
 }
 
@@ -404,7 +404,7 @@ impl ApprovalEntry {
     /// Reads the payload of an entry of the module; the error says why it cannot be one. Signatures are not checked.
     ///
     /// # Errors
-    /// With what is wrong first.
+    /// The first problem.
     pub fn read(kind: &str, payload: &JsonObject) -> Result<(Self, Option<SignedPayload>), String> {
         fn statement<T: ApprovalDocument>(text: &str) -> Result<T, String> {
             T::parse(text.as_bytes()).map_err(|violations| {
@@ -453,10 +453,10 @@ impl ApprovalEntry {
 
 /// A document that people sign, or that is recorded about what they signed.
 pub trait ApprovalDocument: Shape {
-    /// What it is called in an error.
+    /// Its name in an error.
     const WHAT: &'static str;
 
-    /// Reads it strictly, or says everything that is wrong with it.
+    /// Reads it strictly, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.
@@ -467,7 +467,7 @@ pub trait ApprovalDocument: Shape {
     /// The canonical text: the bytes that are signed or hashed.
     ///
     /// # Errors
-    /// When its own reader would not take it.
+    /// If its own reader would refuse it.
     fn to_canonical(&self) -> Result<String, ComposeError> {
         let text = canonical_of(Self::WHAT, self)?;
         match Self::parse(text.as_bytes()) {
@@ -482,7 +482,7 @@ pub trait ApprovalDocument: Shape {
 
 /// A document that is signed, as one of the kinds.
 pub trait SignedStatement: ApprovalDocument {
-    /// Which.
+    /// Which kind.
     const KIND: SignedKind;
 }
 
@@ -516,7 +516,7 @@ documents! {
 }
 
 impl ApprovalRule {
-    /// What holds for a subject that no rule fits: one approval by anyone who is enrolled, given at a terminal with an SSH key.
+    /// The rule for a subject that no other rule matches: one approval by anyone who is enrolled, given at a terminal with an SSH key.
     pub fn built_in(subject: SubjectKind) -> Self {
         ApprovalRule {
             name: Name::from(Literal::new("built-in")),
@@ -536,10 +536,10 @@ impl ApprovalRule {
         }
     }
 
-    /// What a verdict names it by: a rule of another text is another rule.
+    /// What a verdict names it by: a rule with another text is another rule.
     ///
     /// # Errors
-    /// When its own reader would not take it.
+    /// If its own reader would refuse it.
     pub fn digest(&self) -> Result<Blake3, ComposeError> {
         Ok(Blake3::of(self.to_canonical()?.as_bytes()))
     }
@@ -555,7 +555,7 @@ pub fn landing_key(subject: &LedgerId, number: u64) -> String {
     format!("landing:{}:{number}", Blake3::of(subject.as_str().as_bytes()))
 }
 
-/// The key of a landing's outcome: there is one.
+/// The key of a landing's outcome; there is only one.
 pub fn landing_outcome_key(subject: &LedgerId, number: u64) -> String {
     format!("landing_outcome:{}:{number}", Blake3::of(subject.as_str().as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! A receipt as an in-toto Statement v1: the same facts for those whose tools read attestations. Owns the shape of the
+//! A receipt as an in-toto Statement v1: the same facts for users whose tools read attestations. Owns the shape of the
 //! statement and of our predicate in it; how it is signed (DSSE) is in `docs/receipts.md`.
 
 use crate::digest::{Blake3, ContentDigests, GitHash, Sha256};
@@ -12,7 +12,7 @@ use crate::work_item::WorkItem;
 
 /// The media type of a statement, as the signature covers it.
 pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
-/// What the first subject of every statement is called: the receipt itself.
+/// The name of the first subject of every statement: the receipt itself.
 pub const RECEIPT_NAME: &str = "RECEIPT.json";
 /// The largest statement that is read.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
@@ -184,12 +184,12 @@ impl Statement {
     /// The canonical text, the one form that is signed.
     ///
     /// # Errors
-    /// When the statement's own reader would not take it.
+    /// If the statement's own reader would refuse it.
     pub fn to_canonical(&self) -> Result<String, ComposeError> {
         canonical_of("the statement", self)
     }
 
-    /// Reads a statement, or says everything that is wrong with it.
+    /// Reads a statement, or reports everything that is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
         let (document, faults) = parse(bytes, &Limits::own(MAX_STATEMENT_BYTES));
         let mut report = Report::default();
@@ -231,10 +231,10 @@ fn version_rules(statement: &Statement, report: &mut Report) {
 }
 
 impl Receipt {
-    /// The canonical text, the one form a receipt is kept in.
+    /// The canonical text, the one form in which a receipt is stored.
     ///
     /// # Errors
-    /// When the receipt's own reader would not take it.
+    /// If the receipt's own reader would refuse it.
     pub fn to_canonical(&self) -> Result<String, ComposeError> {
         canonical_of("the receipt", self)
     }

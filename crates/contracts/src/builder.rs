@@ -1,5 +1,5 @@
-//! BuilderRunRequest and BuilderRunResponse (builder-v1 §3, §4, R13): what a client asks of the Builder, and
-//! what it hears back.
+//! BuilderRunRequest and BuilderRunResponse (builder-v1 §3, §4, R13): what a client asks the Builder to do, and
+//! its answer.
 
 use serde_json::{Value, json};
 
@@ -159,11 +159,11 @@ impl Contract for BuilderResponse {
                 report.add("/blocking_reason", "R13", Code::Forbidden, message);
             }
             if reason.is_some_and(|reason| reason != ErrorCode::CoherenceBlocked) {
-                let message = "the gate blocks with COHERENCE_BLOCKED alone; other codes stand in `error`";
+                let message = "the gate blocks only with COHERENCE_BLOCKED; other codes belong in `error`";
                 report.add("/blocking_reason", "R13", Code::Mismatch, message);
             }
             if parts.state.is_some_and(|state| state != ExecutionState::Failed) {
-                report.add("/state", "R13", Code::Mismatch, "what the gate blocks is `failed`");
+                report.add("/state", "R13", Code::Mismatch, "an answer that the gate blocks is `failed`");
             }
         }
         let is_invalid_request = parts.error.present() == Some(&Some(ErrorCode::InvalidRequest));

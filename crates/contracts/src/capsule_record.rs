@@ -116,7 +116,7 @@ impl CapsuleRecord {
         to_json(self)
     }
 
-    /// Reads a record, or says everything that is wrong with it.
+    /// Reads a record, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.

@@ -1,5 +1,5 @@
 //! What makes a document of a contract: its name, its shape and the rules across its fields; and the one way
-//! from bytes to a value that is known to be legal.
+//! from bytes to a value that is known to be valid.
 
 use std::ops::Deref;
 
@@ -110,7 +110,7 @@ impl<T: Contract> Valid<T> {
         Self::parse_in(bytes, limits, |_, _| ())
     }
 
-    /// Parses and judges a text, also by what it must answer to in its context.
+    /// Parses and judges a text, also against its context.
     pub fn parse_in(
         bytes: &[u8],
         limits: &Limits,
@@ -124,7 +124,7 @@ impl<T: Contract> Valid<T> {
         finish(parts, report)
     }
 
-    /// Judges a document that was put together here.
+    /// Judges a document that was composed here.
     pub fn check(document: T) -> Result<Self, Violations> {
         let mut report = Report::new(T::REFUSAL);
         let parts = document.into_parts();
@@ -158,7 +158,7 @@ pub fn to_json<T: Shape>(value: &T) -> String {
     out
 }
 
-/// Reads a document of CreAleph's own that is no contract's, or says everything that is wrong with it.
+/// Reads a document of CreAleph's own that is not part of a contract, or reports everything that is wrong with it.
 ///
 /// # Errors
 /// With every violation.

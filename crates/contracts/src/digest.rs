@@ -129,12 +129,12 @@ impl Shape for GitHash {
     }
 }
 
-/// One content under every name that somebody may know it by.
+/// The digests of one content under every algorithm that a reader may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentDigests {
-    /// Ours.
+    /// The one that CreAleph uses.
     pub blake3: Blake3,
-    /// Everybody's.
+    /// The one that most tools use.
     pub sha256: Sha256,
     /// Git's, with SHA-1: the digest of `blob`, a space, the length, NUL and the content.
     pub git_blob: GitHash,
@@ -158,7 +158,7 @@ pub struct ContentHasher {
 }
 
 impl ContentHasher {
-    /// Starts with a content of this length; one of another length gets another `git_blob`.
+    /// Starts with a content of this length; another length gives another `git_blob`.
     pub fn new(length: u64) -> Self {
         let mut git_blob = sha1::Sha1::new();
         git_blob.update(format!("blob {length}\0"));

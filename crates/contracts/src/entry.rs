@@ -77,24 +77,24 @@ object! {
     }
 }
 
-/// How an older program stored an entry whose payload nested too deep for it: without any. Its text is not JSON.
+/// How an older version stored an entry whose payload nested too deep for it: without a payload. Its text is not JSON.
 const LOST_PAYLOAD: &str = "\"payload\":,\"robotId\":";
 /// The same with an empty payload, to be read.
 const EMPTY_PAYLOAD: &str = "\"payload\":{},\"robotId\":";
 
-/// The text of such an entry, or of an export's line that holds one, with an empty payload in place of the lost one, so
-/// that it can be read; `None` for any other text. In JSON a key and its value are never apart like that.
+/// The text of such an entry, or of an export's line that holds one, with an empty payload instead of the lost one, so
+/// that it can be read; `None` for any other text. No JSON has a key and its value like that.
 pub fn with_lost_payload(text: &str) -> Option<String> {
     text.contains(LOST_PAYLOAD).then(|| text.replacen(LOST_PAYLOAD, EMPTY_PAYLOAD, 1))
 }
 
-/// The text as it was stored and hashed, from the one that [`with_lost_payload`] made.
+/// The text as it was stored and hashed, from the result of [`with_lost_payload`].
 pub fn without_lost_payload(text: &str) -> String {
     text.replacen(EMPTY_PAYLOAD, LOST_PAYLOAD, 1)
 }
 
 impl Draft {
-    /// Parses and reads a text, or says everything that is wrong with it.
+    /// Parses and reads a text, or reports everything that is wrong with it.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, Vec<Violation>> {
         let (document, faults) = parse(bytes, limits);
         let mut report = Report::default();
@@ -108,7 +108,7 @@ impl Draft {
 }
 
 impl Entry {
-    /// Reads an entry, or says everything that is wrong with it.
+    /// Reads an entry, or reports everything that is wrong with it.
     pub fn read_from(node: Node<'_>) -> Result<Self, Vec<Violation>> {
         let mut report = Report::default();
         let parts = Entry::read(node, "entry", &mut report);

@@ -1,5 +1,5 @@
-//! ExecutionEvent (builder-execution-v1 §6, §7): one step of an execution, alone and against the ledger's
-//! entries. Whether it may follow the events before it is a decision, made elsewhere.
+//! ExecutionEvent (builder-execution-v1 §6, §7): one step of an execution, judged alone and against the ledger's
+//! entries. Whether it may follow the earlier events is a decision, made elsewhere.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::violation::{Code, Report, Violations};
 pub const PARTIAL_REQUIRES_REVIEW: &str = "PARTIAL_REQUIRES_REVIEW";
 
 words! {
-    /// Who writes execution events; it must not vary.
+    /// The writer of execution events; it must not vary.
     AgentBuilder {
         /// The Builder.
         AgentBuilder = "agent-builder",
@@ -195,7 +195,7 @@ impl Contract for ExecutionEvent {
 
 impl ExecutionEvent {
     /// Judges an event that was recorded under the first rules of a log, before the gate was part of them: everything
-    /// but the gate, and what it must answer to in its context.
+    /// except the gate, and its context.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -214,7 +214,7 @@ impl ExecutionEvent {
         finish_under_first_rules(parts, report, context)
     }
 
-    /// Judges an event that was read before in the same way.
+    /// Judges an event that was already read, in the same way.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -241,7 +241,7 @@ fn finish_under_first_rules(
     }
 }
 
-/// The rules across fields that hold for every event ever recorded.
+/// The rules across fields that apply to every event ever recorded.
 fn first_rules(parts: &ExecutionEventParts, report: &mut Report) {
     let payload = &parts.payload;
     if let (Some(snapshot_at), Some(created_at)) = (&payload.snapshot_at, &parts.created_at)
@@ -272,8 +272,8 @@ fn first_rules(parts: &ExecutionEventParts, report: &mut Report) {
     }
 }
 
-/// The gating matrix (§5) as far as an event alone can be judged by it: `running` is under way, and which of the
-/// permitted ends it is depends on the client's policy, which an event does not contain.
+/// The gating matrix (§5) as far as it can be checked for an event alone: `running` is under way, and which of the
+/// permitted outcomes it has depends on the client's policy, which an event does not contain.
 fn gate_rules(parts: &ExecutionEventParts, report: &mut Report) {
     let payload = &parts.payload;
     let (Some(state), Some(coherence)) = (parts.state, payload.coherence_status) else { return };
@@ -357,18 +357,18 @@ fn stale_rules(parts: &ExecutionEventParts, report: &mut Report) {
     }
 }
 
-/// What an event needs to know of an entry it depends on.
+/// The facts about an entry that an event depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRef {
     /// The robot it belongs to, if that is known.
     pub robot_id: Option<RobotId>,
-    /// When the ledger took it.
+    /// When the ledger accepted it.
     pub created_at: Instant,
 }
 
 /// Judges an event's lineage against the ledger (§7, R19): every id is an entry of this tenant and robot, created
 /// at or before snapshotAt. `entry` looks an id up *in the event's tenant*, so that another tenant's entry is
-/// as unknown as one that never was.
+/// as unknown as one that never existed.
 pub fn rests_on_ledger(
     event: &ExecutionEventParts,
     entry: impl Fn(&TenantId, &LedgerId) -> Option<EntryRef>,
@@ -380,7 +380,7 @@ pub fn rests_on_ledger(
         let pointer = || format!("/lineage/dependsOnLedgerIds/{position}");
         let Some(found) = entry(tenant_id, id) else {
             let message =
-                format!("the ledger holds no entry `{id}` of this tenant; depend on entries that exist");
+                format!("the ledger has no entry `{id}` in this tenant; depend on entries that exist");
             report.add(pointer(), "execution/7", Code::UnknownId, message);
             continue;
         };

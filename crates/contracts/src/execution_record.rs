@@ -1,7 +1,7 @@
 //! The `execution_record` of an attempt (R12): everything its decision depended on, and its answer. Owns the fields of the
-//! document; what follows from it is for `decision::builder`.
+//! document; how decisions use it is for `decision::builder`.
 //!
-//! The Builder writes it beside the event and reads it back to answer a repeat (R11), so it is composed and read from this one
+//! The Builder writes it together with the event and reads it back to answer a repeat (R11), so it is composed and read from this one
 //! list. A record of an earlier version has no `derivation`.
 
 use crate::agent_input::{ArtifactType, Coherence, ContractVersion, RunMode};
@@ -145,7 +145,7 @@ object! {
 }
 
 impl ExecutionRecord {
-    /// Reads a record that CreAleph wrote, or says everything that is wrong with it.
+    /// Reads a record that CreAleph wrote, or reports everything that is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
         read_own(bytes, usize::MAX, "record")
     }

@@ -1,5 +1,5 @@
-//! What people decide about when a run's change is held (R33): the payload of the entry `held_change`. Owns its fields; its canonical
-//! text is what a verdict names by digest, so an approver on another machine signs exactly what the workspace lands.
+//! What people decide about when a run's change is held (R33): the payload of the entry `held_change`. Owns its fields. A verdict
+//! names its canonical text by digest, so an approver on another machine signs exactly what the workspace lands.
 
 use crate::contract::read_own;
 use crate::digest::Blake3;
@@ -20,9 +20,9 @@ pub const HELD: Literal = Literal::new("held");
 pub const HELD_CHANGE_KEY: &str = "held_change:";
 /// The target of a change that lands in the workspace's files.
 pub const WORKSPACE_TARGET: Literal = Literal::new("workspace");
-/// The largest record. What does not fit is left out: the diff first, then what the tests printed, then paths.
+/// The size limit of a record. Parts that do not fit are left out: the diff first, then the tests' output, then paths.
 pub const MAX_HELD_CHANGE_BYTES: usize = 2 << 20;
-/// How many paths a record lists that would be too large with all of them.
+/// How many paths a record lists if it would be too large with all of them.
 const MAX_CUT_PATHS: usize = 100;
 const WHAT: &str = "the held change";
 
@@ -75,10 +75,10 @@ object! {
 }
 
 impl HeldChangeRecord {
-    /// The same within its size, and its canonical text.
+    /// The same record within the size limit, and its canonical text.
     ///
     /// # Errors
-    /// When it is too large without all that can be left out.
+    /// If it is too large even without the parts that can be left out.
     pub fn fitted(mut self) -> Result<(Self, String), ComposeError> {
         let leave_out: [fn(&mut Self); 4] = [
             |_| (),
@@ -97,7 +97,7 @@ impl HeldChangeRecord {
         Err(ComposeError { what: WHAT, reason })
     }
 
-    /// Reads a record, or says everything that is wrong with it.
+    /// Reads a record, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.
@@ -113,7 +113,7 @@ impl HeldChangeRecord {
     /// The canonical text.
     ///
     /// # Errors
-    /// When it cannot be composed.
+    /// If it cannot be composed.
     pub fn to_canonical(&self) -> Result<String, ComposeError> {
         canonical_of(WHAT, self)
     }
@@ -121,7 +121,7 @@ impl HeldChangeRecord {
     /// What a verdict names it by: the digest of the canonical text.
     ///
     /// # Errors
-    /// The same.
+    /// The same as [`Self::to_canonical`].
     pub fn digest(&self) -> Result<Blake3, ComposeError> {
         Ok(Blake3::of(self.to_canonical()?.as_bytes()))
     }

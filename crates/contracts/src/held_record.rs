@@ -1,5 +1,5 @@
-//! What is written down of a run whose change is held, until it lands or is rejected: `held.json` in the run's folder. Owns its
-//! fields; the receipt in it has no place in the chain yet.
+//! The record of a run whose change is held, until it lands or is rejected: `held.json` in the run's folder. Owns its
+//! fields; its receipt is not yet part of the chain.
 
 use crate::attestation::{Admission, SandboxFacts, StatedBounds};
 use crate::contract::{read_own, to_json};
@@ -55,7 +55,7 @@ impl HeldRecord {
         to_json(self)
     }
 
-    /// Reads a record, or says everything that is wrong with it.
+    /// Reads a record, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.

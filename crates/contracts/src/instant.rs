@@ -1,5 +1,5 @@
 //! Instants (R1): the strict RFC 3339 form a client may send, compared at full precision, kept as sent;
-//! and the one form the system writes itself, UTC with three fractional digits and `Z`.
+//! and the one form that the system writes, UTC with three fractional digits and `Z`.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Instant {
         i128::from(self.seconds) * NANOS_PER_SECOND + i128::from(self.nanos)
     }
 
-    /// Nanoseconds from `earlier` to this; negative if this is the earlier one.
+    /// Nanoseconds from `earlier` to this instant; negative if this is the earlier one.
     pub fn nanos_since(self, earlier: Instant) -> i128 {
         self.unix_nanos() - earlier.unix_nanos()
     }
@@ -68,7 +68,7 @@ impl fmt::Display for Instant {
         let of_day = self.seconds.rem_euclid(SECONDS_PER_DAY);
         let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
         let millis = i64::from(self.nanos / 1_000_000);
-        // Every entry that is written or read back has its time written out, and the formatter takes its time.
+        // Written by hand because the formatter is slow, and every entry that is written or read back prints its time.
         if (0..=9_999).contains(&year) {
             let mut text = *b"0000-00-00T00:00:00.000Z";
             let fields = [
@@ -129,9 +129,9 @@ fn offset_seconds(zone: &[u8]) -> Option<i64> {
 fn advice(text: &str) -> &'static str {
     let bytes = text.as_bytes();
     if bytes.len() == 10 && bytes.iter().filter(|b| **b == b'-').count() == 2 {
-        "a date alone is no instant; add time and zone, `2025-01-19T10:00:00Z`"
+        "a date alone is not a timestamp; add time and zone, `2025-01-19T10:00:00Z`"
     } else if bytes.len() >= 11 && matches!(bytes.get(10), Some(b't' | b' ')) {
-        "an upper-case `T` stands between date and time, `2025-01-19T10:00:00Z`"
+        "an upper-case `T` separates date and time, `2025-01-19T10:00:00Z`"
     } else {
         "write it as `2025-01-19T10:00:00Z`"
     }
@@ -141,7 +141,7 @@ fn advice_on_zone(zone: &[u8]) -> &'static str {
     match zone {
         [] => "the zone is missing; add `Z` or an offset like `+01:00`",
         [b'z', ..] => "the zone is an upper-case `Z`",
-        [b',', ..] => "a fraction stands after a `.`, not a comma",
+        [b',', ..] => "a fraction follows a `.`, not a comma",
         _ => "the zone is `Z` or an offset like `+01:00` with hours 00 to 23 and minutes 00 to 59",
     }
 }

@@ -1,8 +1,8 @@
 //! The five contracts of CreAleph as types, the strict parser every document goes through, and validators that
 //! report every violation with its clause.
 //!
-//! A document is parsed once ([`json`]), read into parts with everything wrong reported ([`shape`]), judged by
-//! the rules across its fields and, if there is one, its context; what remains is a [`Valid`] value, and
+//! A document is parsed once ([`json`]), read into parts with every problem reported ([`shape`]), judged by
+//! the rules across its fields and, if there is one, its context; the result is a [`Valid`] value, and
 //! nothing else can be one. No I/O, no clock, no randomness: the same bytes give the same verdict everywhere.
 
 pub mod actor;

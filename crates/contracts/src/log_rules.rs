@@ -1,5 +1,5 @@
-//! Under which rules an entry of a log stands. A log cannot be repaired, so a new rule begins at a place in it: what
-//! stands before that place is judged by the rules of its time, and reported as legacy instead of wrong.
+//! Under which rules an entry of a log is judged. A log cannot be repaired, so a new rule begins at a place in it: entries
+//! before that place are judged by the rules of their time, and reported as legacy instead of wrong.
 //!
 //! A log that was started under the second rules says so in its name, which every checkpoint signs. An older log
 //! gets one entry of the reserved type `log_rules`, whose key only CreAleph could ever write.
@@ -8,11 +8,11 @@ use crate::scalar::Literal;
 
 /// The type of the entry that marks where the second rules begin.
 pub const LOG_RULES: Literal = Literal::new("log_rules");
-/// Its key. Keys that start with `crealeph:` were reserved under the first rules already.
+/// Its key. Keys that start with `crealeph:` were already reserved under the first rules.
 pub const LOG_RULES_KEY: &str = "crealeph:log_rules:2";
 /// What the name of a log starts with; the rest is random, so that it says nothing about the tenant.
 const ORIGIN_PREFIX: &str = "crealeph-log/";
-/// What stands before the random part in the name of a log that was started under the second rules.
+/// What precedes the random part in the name of a log that was started under the second rules.
 const SECOND_MARK: &str = "2-";
 
 /// The rules of a log.
@@ -29,26 +29,26 @@ pub fn new_origin(random: &str) -> String {
     format!("{ORIGIN_PREFIX}{SECOND_MARK}{random}")
 }
 
-/// Where in a log which rules hold, as far as it was read.
+/// Which rules apply from which place of a log, as far as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RulesInForce {
-    /// The place of the entry from which on the second rules hold; 0 if they hold from the start.
+    /// The place of the entry from which the second rules apply; 0 if they apply from the start.
     second_from: Option<u64>,
 }
 
 impl RulesInForce {
-    /// The rules of a log of which nothing but its name is known.
+    /// The rules of a log of which only the name is known.
     pub fn of_origin(origin: &str) -> RulesInForce {
         let is_second = origin.strip_prefix(ORIGIN_PREFIX).is_some_and(|rest| rest.starts_with(SECOND_MARK));
         RulesInForce { second_from: is_second.then_some(0) }
     }
 
-    /// Whether a place is known from which on the second rules hold.
+    /// Whether a place is known from which the second rules apply.
     pub fn has_second(&self) -> bool {
         self.second_from.is_some()
     }
 
-    /// The place of the entry from which on the second rules hold; 0 if they hold from the start.
+    /// The place of the entry from which the second rules apply; 0 if they apply from the start.
     pub fn second_from(&self) -> Option<u64> {
         self.second_from
     }
@@ -60,7 +60,7 @@ impl RulesInForce {
         }
     }
 
-    /// The rules that the entry at a place stands under.
+    /// The rules that apply to the entry at a place.
     pub fn at(&self, seq: u64) -> RulesVersion {
         match self.second_from {
             Some(from) if seq >= from => RulesVersion::Second,

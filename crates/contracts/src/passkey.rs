@@ -1,6 +1,6 @@
 //! Passkeys (WebAuthn) of people (R33): the invitation that an admin signs, what enrols a passkey by it, how a passkey proves a
 //! verdict, and the statement of a sign-in. The challenge of a passkey is the SHA-256 of a statement's canonical text, and the type of a
-//! statement is in it, so that none can pass for one of another kind.
+//! statement is in it, so that none can be used as another kind.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,9 +17,9 @@ use crate::violation::{Code, Report};
 
 /// The type of the entry that enrols a passkey.
 pub const PASSKEY_ENROLMENT: Literal = Literal::new("passkey_enrolment");
-/// The most bytes of anything that an authenticator or a browser gives.
+/// The size limit of anything that an authenticator or a browser gives.
 pub const MAX_PASSKEY_BYTES: usize = 64 << 10;
-/// The longest time that an invitation holds.
+/// The longest time that an invitation is valid.
 pub const MAX_INVITATION_DAYS: u64 = 30;
 /// For how many seconds a sign-in can be answered.
 pub const SIGN_IN_SECONDS: u64 = 120;
@@ -33,7 +33,7 @@ const MAX_HOST_BYTES: usize = 253;
 pub struct EncodedBytes(Vec<u8>);
 
 impl EncodedBytes {
-    /// Takes bytes, if they are not too many.
+    /// Accepts bytes, if there are not too many.
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         (!bytes.is_empty() && bytes.len() <= MAX_PASSKEY_BYTES).then_some(EncodedBytes(bytes))
     }
@@ -92,7 +92,7 @@ impl PasskeyOrigin {
     /// Reads an origin.
     ///
     /// # Errors
-    /// With why browsers make no passkeys there.
+    /// Why browsers create no passkeys there.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (is_encrypted, site) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
             (Some(site), _) => (true, site),
@@ -122,7 +122,7 @@ impl PasskeyOrigin {
         let usual = if is_encrypted { "443" } else { "80" };
         let is_port = |port: &str| !port.starts_with(['0', '+']) && port.parse::<u16>().is_ok();
         match port {
-            Some(port) if port == usual => Err("leave the scheme's own port out, as browsers do"),
+            Some(port) if port == usual => Err("omit the scheme's default port, as browsers do"),
             Some(port) if !is_port(port) => Err("the port is a number from 1 to 65,535"),
             _ => Ok(PasskeyOrigin(text.into())),
         }
@@ -169,7 +169,7 @@ impl Shape for PasskeyOrigin {
 words! {
     /// The `type` of an invitation.
     InvitationType {
-        /// The one there is.
+        /// The only one.
         Invitation = "person_invitation",
     }
 }
@@ -177,7 +177,7 @@ words! {
 words! {
     /// The `type` of a passkey's enrolment.
     PasskeyStatementType {
-        /// The one there is.
+        /// The only one.
         Enrolment = "passkey_enrolment",
     }
 }
@@ -185,7 +185,7 @@ words! {
 words! {
     /// The `type` of a sign-in.
     SignInType {
-        /// The one there is.
+        /// The only one.
         SignIn = "sign_in",
     }
 }
@@ -314,40 +314,40 @@ object! {
     }
 }
 
-/// What an authenticator said of itself when it signed.
+/// What an authenticator said about itself when it signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticatorFacts {
     /// The passkey, as its authenticator knows it.
     pub credential_id: EncodedBytes,
-    /// The page that asked, as the browser says.
+    /// The page that asked, according to the browser.
     pub origin: String,
     /// It saw a PIN, a face or a finger.
     pub is_user_verified: bool,
     /// The passkey can be copied to other devices of its owner.
     pub is_backup_eligible: bool,
-    /// It is.
+    /// It was copied.
     pub is_backed_up: bool,
     /// The count of its signatures; 0 if it does not count.
     pub counter: u32,
 }
 
-/// What a passkey is asked to sign so that it proves a statement: the SHA-256 of the statement's canonical text, as browsers write it.
+/// The challenge that a passkey signs to prove a statement: the SHA-256 of the statement's canonical text, as browsers write it.
 pub fn challenge(statement: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::of(statement.as_bytes()).as_bytes())
 }
 
-/// What a passkey is known by: the SHA-256 of its public key.
+/// The id of a passkey: the SHA-256 of its public key.
 pub fn passkey_id(public_key: &[u8]) -> String {
     format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(Sha256::of(public_key).as_bytes()))
 }
 
-/// What authenticators know a person of a tenant by: nothing that can be read.
+/// The name under which authenticators know a person of a tenant: nothing readable.
 pub fn user_handle(tenant: &TenantId, person: &Name) -> EncodedBytes {
     let named = format!("{}\0{person}", tenant.as_str());
     EncodedBytes(Sha256::of(named.as_bytes()).as_bytes().to_vec())
 }
 
-/// The key of the entry that uses an invitation up: there is one.
+/// The key of the entry that uses up an invitation; there is only one.
 pub fn invitation_key(nonce: &Uuid) -> String {
     format!("crealeph:invitation:{nonce}")
 }
@@ -381,8 +381,8 @@ mod tests {
             ("https://Team.example", "lower case"),
             ("https://team.example/", "nothing more"),
             ("https://a@team.example", "nothing more"),
-            ("https://team.example:443", "own port"),
-            ("http://localhost:80", "own port"),
+            ("https://team.example:443", "default port"),
+            ("http://localhost:80", "default port"),
             ("http://localhost:", "the port"),
             ("http://localhost:0", "the port"),
             ("http://localhost:+1", "the port"),

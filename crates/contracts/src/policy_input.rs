@@ -16,7 +16,7 @@ use crate::violation::Report;
 pub struct LedgerRecency(Vec<(Box<str>, Option<Timestamp>)>);
 
 impl LedgerRecency {
-    /// The recency of these timestamps, sorted by name; the last of a name counts.
+    /// The recency of these timestamps, sorted by name; the last one of a name counts.
     pub fn new(mut timestamps: Vec<(Box<str>, Option<Timestamp>)>) -> Self {
         timestamps.reverse();
         timestamps.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -89,7 +89,7 @@ fn allows_draft_only(further: &[(Box<str>, Number)]) -> bool {
     further.iter().any(|(name, value)| &**name == "allowDraftOnly" && value.get() == 1.0)
 }
 
-/// What could be read of [`Thresholds`].
+/// The parts of [`Thresholds`] that could be read.
 #[derive(Debug, Default)]
 pub struct ThresholdsParts {
     /// The least confidence that allows.
@@ -196,8 +196,8 @@ impl Shape for Thresholds {
     }
 }
 
-/// The full snapshot as it was sent, with the facts the policy reads off it. Only what stands at the top
-/// level, where CreAleph itself writes, is read: a payload inside cannot pretend to be lineage.
+/// The full snapshot as it was sent, with the facts that the policy reads from it. Only the top level
+/// is read, where CreAleph itself writes: a payload inside cannot pretend to be lineage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntelligenceSnapshot {
     object: JsonObject,

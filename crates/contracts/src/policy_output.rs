@@ -111,7 +111,7 @@ impl Contract for PolicyOutput {
     }
 }
 
-/// An action is allowed, blocked or deferred; it stands in one of the lists alone (R22).
+/// An action is allowed, blocked or deferred; it is in only one of the lists (R22).
 fn in_one_list(parts: &PolicyOutputParts, report: &mut Report) {
     let lists = [
         ("allowedActions", &parts.allowed_actions),
@@ -124,8 +124,7 @@ fn in_one_list(parts: &PolicyOutputParts, report: &mut Report) {
             let Some(action) = action else { continue };
             let earlier = *first.entry(action.as_str()).or_insert(list);
             if earlier != list {
-                let message =
-                    format!("`{action}` stands in `{earlier}` too; an action stands in one list alone");
+                let message = format!("`{action}` is in `{earlier}` too; an action may be in one list only");
                 report.add(format!("/{list}/{position}"), "R22", Code::Mismatch, message);
             }
         }

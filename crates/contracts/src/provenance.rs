@@ -97,7 +97,7 @@ impl RunOrigin {
         to_json(self)
     }
 
-    /// Reads a record, or says everything that is wrong with it.
+    /// Reads a record, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.

@@ -1,5 +1,5 @@
-//! Receipt (agent-run, R27, R28, R31): what a run did and within which walls, for someone who was not there and
-//! trusts nobody who was.
+//! Receipt (agent-run, R27, R28, R31): what a run did and how it was isolated, for someone who was not there and
+//! trusts no one who was.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::uuid::Uuid;
 use crate::violation::{Code, Report};
 use crate::work_item::{AgentId, WorkspacePath};
 
-/// What the key of an entry that holds the receipt of a run starts with; the run's id follows.
+/// The start of the key of an entry that holds the receipt of a run; the run's id follows.
 pub const RUN_RECEIPT_KEY: &str = "run_receipt:";
 /// The largest receipt that is read, and so the largest that is written.
 pub const MAX_RECEIPT_BYTES: usize = 32 << 20;
@@ -229,7 +229,7 @@ impl Receipt {
     /// What `receipt_hash` must be: the BLAKE3 of the canonical receipt without that field.
     ///
     /// # Errors
-    /// When the receipt's own reader would not take it.
+    /// If the receipt's own reader would refuse it.
     pub fn content_hash(&self) -> Result<Blake3, ComposeError> {
         let hash = format!("\"receipt_hash\":\"{}\",", self.receipt_hash);
         Ok(Blake3::of(self.to_canonical()?.replacen(&hash, "", 1).as_bytes()))

@@ -1,6 +1,6 @@
-//! Receipts that were made elsewhere, on a developer's machine or in CI, and whose signatures a ledger takes. Owns the entries that
+//! Receipts that were made elsewhere, on a developer's machine or in CI, and whose signers a ledger knows. Owns the entries that
 //! enrol and revoke a signer's key, and the form in which a receipt is reported. Their client keys start with `crealeph:`, which
-//! was always reserved, and they count by those.
+//! was always reserved, and the entries count by those keys.
 
 use crate::contract::read_own;
 use crate::digest::Blake3;
@@ -24,7 +24,7 @@ pub const REVOKED_SIGNER_KEY: &str = "crealeph:signer-revoked:";
 pub const REPORTED_KEY: &str = "crealeph:reported-receipt:";
 /// The largest enrolment or revocation.
 const MAX_SIGNER_BYTES: usize = 64 << 10;
-/// The largest report that any ledger takes.
+/// The size limit of a report for any ledger.
 const MAX_REPORT_BYTES: usize = 48 << 20;
 
 object! {
@@ -82,7 +82,7 @@ object! {
 }
 
 impl SignerRequest {
-    /// Reads a request strictly, or says everything that is wrong with it.
+    /// Reads a request strictly, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.
@@ -117,7 +117,7 @@ impl SignerRevocation {
 }
 
 impl ReceiptReport {
-    /// Reads a report strictly, or says everything that is wrong with it.
+    /// Reads a report strictly, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.

@@ -22,18 +22,18 @@ pub(crate) fn is_non_empty(text: &str) -> bool {
     text.chars().any(|c| !c.is_whitespace())
 }
 
-/// What keeps a text from being an identifier, if anything does (R2).
+/// What prevents a text from being an identifier, if anything does (R2).
 fn identifier_fault(text: &str) -> Option<(Code, &'static str)> {
-    // Looks at every byte, without an early end, so that many are looked at at once.
+    // Looks at every byte, without an early exit, so that the compiler can vectorise the loop.
     let is_plain = text.bytes().fold(true, |is_plain, byte| is_plain & byte.is_ascii_graphic());
     if text.len() > MAX_IDENTIFIER_BYTES {
         Some((Code::TooLong, "the identifier is longer than 256 bytes; shorten it"))
     } else if is_plain && !text.is_empty() {
         None
     } else if !is_non_empty(text) {
-        Some((Code::Empty, "the string is empty or white space; it must name something"))
+        Some((Code::Empty, "the string is empty or only white space; write a name"))
     } else if text.chars().any(char::is_control) {
-        Some((Code::ControlCharacter, "the identifier holds a control character; remove it"))
+        Some((Code::ControlCharacter, "the identifier contains a control character; remove it"))
     } else {
         None
     }
@@ -44,13 +44,13 @@ fn identifier_fault(text: &str) -> Option<(Code, &'static str)> {
 #[error("{0}")]
 pub struct IdentifierError(&'static str);
 
-/// A text that stands in the program itself and is legal as an identifier and as a message: printable ASCII, not
-/// blank, at most 256 bytes. Make it in a `const`, so that the compiler does the checking.
+/// A text that is part of the program and valid as an identifier and as a message: printable ASCII, not
+/// blank, at most 256 bytes. Create it in a `const`, so that the compiler checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Literal(&'static str);
 
 impl Literal {
-    /// Takes a text, or does not compile.
+    /// Accepts a text, or does not compile.
     pub const fn new(text: &'static str) -> Self {
         let mut rest = text.as_bytes();
         let mut is_blank = true;
@@ -74,13 +74,13 @@ impl Literal {
 
 macro_rules! identifiers {
     ($( $(#[doc = $about:literal])* $name:ident, )*) => { $(
-        // Shared, because an identifier is passed on far more often than it is made.
+        // Shared, because an identifier is passed on far more often than it is created.
         $(#[doc = $about])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes a text that is a legal identifier (R2).
+            /// Accepts a text that is a valid identifier (R2).
             pub fn parse(text: &str) -> Result<Self, IdentifierError> {
                 match identifier_fault(text) {
                     None => Ok($name(text.into())),
@@ -205,7 +205,7 @@ impl Shape for Text {
         let text = Text::new(&node.text_value());
         if text.is_none() {
             report.at(node, clause, Code::Empty, || {
-                "the string is empty or white space; it must say something".to_owned()
+                "the string is empty or only white space; write some text".to_owned()
             });
         }
         text

@@ -1,8 +1,8 @@
-//! JSON Schema 2020-12, put together from the shapes; what a schema cannot say is left to the validators.
+//! JSON Schema 2020-12, built from the shapes; the validators check what a schema cannot express.
 
 use serde_json::{Map, Value, json};
 
-/// The characters of Unicode White_Space, as they stand in a regular expression's class.
+/// The characters of Unicode White_Space, as written in a regular expression's class.
 const WHITE_SPACE: &str =
     "\t-\r \u{85}\u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
 /// Control characters (Cc), likewise.
@@ -77,7 +77,7 @@ pub(crate) fn document(title: &str, schema: Value, rules: Vec<Value>) -> Value {
     document
 }
 
-/// Where these words stand at these places, that must hold: `if … then …`.
+/// If these values are at these places, that must hold: `if … then …`.
 pub(crate) fn when(condition: Value, consequence: Value) -> Value {
     json!({ "if": condition, "then": consequence })
 }

@@ -1,6 +1,6 @@
-//! Sessions of the console as the ledger remembers them: a link that signs somebody in once, a session, and its end. A session is
-//! found by its client key, of which there is one, so a link or a signed sign-in opens one session, on whichever server it arrives.
-//! They stand under the module of API keys ([`crate::api_key::ACCESS`]).
+//! Sessions of the console as the ledger records them: a link that signs a user in once, a session, and its end. A session is
+//! found by its client key, which is unique, so a link or a signed sign-in opens one session, on whichever server it arrives.
+//! Sessions are recorded under the module of API keys ([`crate::api_key::ACCESS`]).
 
 use crate::api_key::KeyRole;
 use crate::contract::read_own;
@@ -84,7 +84,7 @@ impl SessionEntry {
     /// Reads the payload of an entry of this type.
     ///
     /// # Errors
-    /// With what is wrong first.
+    /// The first problem.
     pub fn read(kind: &str, payload: &JsonObject) -> Result<Self, String> {
         let bytes = payload.as_str().as_bytes();
         let read = if kind == SIGN_IN_LINK.as_str() {
@@ -120,7 +120,7 @@ impl SessionEntry {
         }
     }
 
-    /// The client key of its entry, by which it is found and of which there is one.
+    /// The client key of its entry, by which it is found; only one entry has it.
     pub fn client_key(&self) -> String {
         match self {
             SessionEntry::Link(link) => link_key(&link.link_id),

@@ -1,8 +1,8 @@
 //! How a value of a contract is read, written and described: one trait, [`Shape`], and the macros that derive
-//! it for objects and words from a single list of fields, so that type, reader, writer and schema cannot part.
+//! it for objects and words from a single list of fields, so that type, reader, writer and schema cannot diverge.
 //!
 //! Reading is total: it yields *parts*, every field that could be read, and reports the rest, so that rules
-//! across fields still see what is there (R8). Only a document without violations becomes the whole type.
+//! across fields still see them (R8). Only a document without violations becomes the whole type.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::violation::{Code, Report};
 
 /// A value that some contract describes.
 pub trait Shape: Sized {
-    /// What could be read of it; all of it, when nothing was reported.
+    /// The parts of it that could be read; all of it, if nothing was reported.
     type Parts: Default + std::fmt::Debug;
 
-    /// What the contract wants here, for a message: `an integer from 1`.
+    /// What the contract expects here, for a message: `an integer from 1`.
     const EXPECTED: &'static str;
 
     /// Whether the key may be absent.
@@ -23,7 +23,7 @@ pub trait Shape: Sized {
     /// Reads what can be read and reports what cannot, under the clause of the object that holds it.
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts;
 
-    /// The whole value, when every part is there.
+    /// The whole value, if every part is there.
     fn finish(parts: Self::Parts) -> Option<Self>;
 
     /// The parts of a whole value.
@@ -72,7 +72,7 @@ pub(crate) fn unknown_key(key: Node<'_>, known: &[&str], clause: &'static str, r
     });
 }
 
-/// The known word nearest to what was written, if any is near: by case, or by a few letters.
+/// The known word nearest to the written one, if any is near: by case, or by a few letters.
 pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
     if written.len() > 256 {
         return None;
@@ -87,7 +87,7 @@ pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, word)| word)
 }
 
-/// A piece of a document as a message shows it: escaped and bounded.
+/// A piece of a document as a message shows it: escaped and cut to a limit.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() {
@@ -178,7 +178,7 @@ impl Shape for bool {
     }
 }
 
-/// How an array is read, written and described, whatever is made of its elements. The places of elements that could
+/// How an array is read, written and described, for any kind of element. The positions of elements that could
 /// not be read are kept.
 macro_rules! array_shape {
     ($name:ident of $($bound:tt)+) => {
@@ -235,7 +235,7 @@ macro_rules! array_shape {
 pub struct List<T, const MIN: usize = 0>(Vec<T>);
 
 impl<T, const MIN: usize> List<T, MIN> {
-    /// The list, if it holds enough.
+    /// The list, if it has enough elements.
     pub fn new(elements: Vec<T>) -> Option<Self> {
         (elements.len() >= MIN).then_some(List(elements))
     }
@@ -272,7 +272,7 @@ array_shape!(List of Shape);
 pub struct Set<T, const MIN: usize = 0>(Vec<T>);
 
 impl<T: Ord, const MIN: usize> Set<T, MIN> {
-    /// The set of these elements, if it holds enough.
+    /// The set of these elements, if there are enough.
     pub fn new(mut elements: Vec<T>) -> Option<Self> {
         elements.sort();
         elements.dedup();
@@ -314,7 +314,7 @@ impl<T: Ord> FromIterator<T> for Set<T> {
 
 array_shape!(Set of Shape + Ord);
 
-/// The parts of a value that is read whole or not at all.
+/// The parts of a value that is read completely or not at all.
 macro_rules! scalar_parts {
     () => {
         type Parts = Option<Self>;

@@ -1,4 +1,4 @@
-//! Short forms of ids: the shortest start that no other id has, and what a word that a person types stands for. Pure; the
+//! Short forms of ids: the shortest prefix that no other id has, and the id that a typed word means. Pure; the
 //! caller takes the ids from an index, in their byte order.
 
 use crate::contract::read_own;
@@ -26,7 +26,7 @@ words! {
 }
 
 object! {
-    /// Ids or starts of ids that a client of the server asks about.
+    /// Ids or prefixes of ids that a client of the server asks about.
     IdRequest / IdRequestParts ["id_request", "R4"] {
         /// What they name.
         kind: NamedKind = "kind",
@@ -36,7 +36,7 @@ object! {
 }
 
 impl IdRequest {
-    /// Reads a request strictly, or says everything that is wrong with it.
+    /// Reads a request strictly, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.
@@ -45,16 +45,16 @@ impl IdRequest {
     }
 }
 
-/// The fewest characters of a short id: of a UUID by time, all of its time. With fewer, an id that is printed now would soon be
-/// the start of others as well.
+/// The minimum length of a short id: the whole time of a UUID by time. With fewer characters, an id that is printed now would soon be
+/// the prefix of other ids.
 const LEAST_CHARS: usize = 13;
 /// How many ids an ambiguous word lists.
 const MAX_LISTED: usize = 8;
 
-/// How many ids that start with a word are looked at: enough to say how many more there are than are listed.
+/// How many ids that start with a word are read: enough to say how many more there are than are listed.
 pub const MAX_CANDIDATES: usize = 1_000;
 
-/// What a word stands for, where ids are asked for.
+/// What a word means, if an id is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdWord<'w> {
     /// The newest one (`@`), or the one before it (`@-`): how many are newer.
@@ -74,7 +74,7 @@ impl<'w> IdWord<'w> {
     }
 }
 
-/// The start of more than one id.
+/// The prefix of more than one id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{word}` is the start of several ids: {}", self.listed())]
 pub struct AmbiguousId {
@@ -101,10 +101,10 @@ impl AmbiguousId {
     }
 }
 
-/// The one id that a word is or starts, of those that start with it, in order; absent if there is none.
+/// The one id that a word is or is a prefix of, of those that start with it, in order; absent if there is none.
 ///
 /// # Errors
-/// When it is the start of several and none of them itself.
+/// If it is the prefix of several and equal to none of them.
 pub fn one_id(word: &str, mut candidates: Vec<String>) -> Result<Option<String>, AmbiguousId> {
     let is_exact = candidates.first().is_some_and(|id| id == word);
     match candidates.len() {
@@ -115,12 +115,12 @@ pub fn one_id(word: &str, mut candidates: Vec<String>) -> Result<Option<String>,
     }
 }
 
-/// The shortest start of an id that tells it apart from its neighbours, and so from all others, in their order.
+/// The shortest prefix of an id that distinguishes it from its neighbours, and so from all others, in their order.
 pub fn short_id<'i>(id: &'i str, before: Option<&str>, after: Option<&str>) -> &'i str {
     let common = |other: &str| id.chars().zip(other.chars()).take_while(|(own, other)| own == other).count();
     let needed = [before, after].into_iter().flatten().map(|other| common(other) + 1).max().unwrap_or(0);
     let mut ends = id.char_indices().map(|(at, character)| (at + character.len_utf8(), character));
-    // A hyphen tells nothing apart, and looks like a word that was cut.
+    // A hyphen distinguishes nothing, and the word would look truncated.
     let end = ends.by_ref().skip(needed.max(LEAST_CHARS) - 1).find(|(_, character)| *character != '-');
     end.map_or(id, |(end, _)| id.get(..end).unwrap_or(id))
 }

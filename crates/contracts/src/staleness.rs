@@ -33,7 +33,7 @@ impl MaxAge {
         MaxAge { numerator: capped.unwrap_or(ENDLESS).min(ENDLESS), halvings: 0 }
     }
 
-    /// Whether something of instant `at` is fresh at `now`: not from the future, and no older than this.
+    /// Whether a time `at` is fresh at `now`: not in the future, and no older than this.
     pub fn is_fresh(self, at: Instant, now: Instant) -> bool {
         u128::try_from(now.nanos_since(at)).is_ok_and(|age| self.covers(age))
     }
@@ -42,7 +42,7 @@ impl MaxAge {
         self.scaled(age_nanos).is_some_and(|scaled| scaled <= self.numerator)
     }
 
-    /// An age on this limit's scale, so that `scaled(age) / numerator()` is the share of the limit it uses up;
+    /// An age on this limit's scale, so that `scaled(age) / numerator()` is the share of the limit that it uses;
     /// `None` if it is far beyond the limit.
     pub fn scaled(self, age_nanos: u128) -> Option<u128> {
         if age_nanos == 0 {

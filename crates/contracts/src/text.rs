@@ -1,21 +1,21 @@
-//! Foreign text as a person may safely read it. Foreign is every text that an agent, a clone, a server or another machine
-//! wrote: names, contents, messages, ids. [`Shown`] is the one way for it to reach a terminal, a report, a commit message or a
-//! log line: what would move the cursor, reorder characters or stay invisible is written as an escape (`\x1b`, `\u{202e}`,
+//! Foreign text in a form that a person may safely read. Foreign is every text that an agent, a clone, a server or another machine
+//! wrote: names, contents, messages, ids. [`Shown`] is the only way for it to reach a terminal, a report, a commit message or a
+//! log line: characters that would move the cursor, reorder text or stay invisible are written as escapes (`\x1b`, `\u{202e}`,
 //! `\n`). Ordinary text in any script stays as it is.
 //!
-//! Escapes are for reading, not for reading back: a backslash in the text is not doubled.
+//! Escapes are only for reading: a backslash in the text is not doubled, so they cannot be decoded.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use unicode_normalization::char::is_combining_mark;
 
-/// How many combining marks may follow one character; the rest of them is escaped. No script needs more.
+/// How many combining marks may follow one character; the rest are escaped. No script needs more.
 const MAX_MARKS: usize = 8;
-/// How many spaces in a row a line may have; more could push what follows to where the next line seems to begin.
+/// How many spaces in a row a line may have; more could push text to where the next line seems to begin.
 const MAX_SPACES: usize = 64;
 
-/// A text with everything escaped that would not show as itself.
+/// A text in which everything is escaped that would not show as itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'t> {
     text: &'t str,
@@ -34,7 +34,7 @@ impl<'t> Shown<'t> {
         Shown { text, is_block: true, max_chars: usize::MAX }
     }
 
-    /// At most so many characters of it; that something was cut, and how much, is said in its place.
+    /// At most so many characters of it; the place of the cut says how much was left out.
     #[must_use]
     pub fn at_most(self, max_chars: usize) -> Self {
         Shown { max_chars, ..self }
@@ -89,8 +89,8 @@ const HIDDEN: [(char, char); 19] = [
     ('\u{fffe}', '\u{ffff}'),
 ];
 
-/// JSON text with the same meaning in which every hidden character is an escape. In JSON such characters can stand in
-/// strings alone, but for spaces: line breaks between values stay, and other kinds become spaces.
+/// JSON text with the same meaning in which every hidden character is an escape. In JSON such characters can only be in
+/// strings, except for spaces: line breaks between values stay, and other kinds become spaces.
 pub fn json_shown(json: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| character != '\n' && is_hidden(character);
     if is_plain(json, true) && !json.contains('\t') {
@@ -111,7 +111,7 @@ pub fn json_shown(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether nothing has to be escaped, found out fast for what is most frequent: ASCII.
+/// Whether nothing has to be escaped, with a fast path for ASCII, which is most frequent.
 fn is_plain(text: &str, is_block: bool) -> bool {
     let is_break = |byte: u8| is_block && matches!(byte, b'\n' | b'\t');
     let is_ascii = text.bytes().all(|byte| matches!(byte, b' '..=b'~') || is_break(byte));

@@ -1,4 +1,4 @@
-//! UUIDs as the contracts use them. They are made elsewhere, where there is a clock; here they are only read.
+//! UUIDs as the contracts use them. They are created elsewhere, where there is a clock; here they are only read.
 
 use serde_json::{Value, json};
 
@@ -17,18 +17,18 @@ impl Uuid {
         (parsed.hyphenated().to_string() == text).then_some(Uuid(parsed))
     }
 
-    /// The least UUID whose hyphenated form starts with a text; absent if there is none.
+    /// The smallest UUID whose hyphenated form starts with a text; absent if there is none.
     pub fn least_with_start(start: &str) -> Option<Self> {
         const NIL: &str = "00000000-0000-0000-0000-000000000000";
         Uuid::parse(&format!("{start}{}", NIL.get(start.len()..)?))
     }
 
-    /// A UUID made elsewhere.
+    /// A UUID created elsewhere.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Uuid(uuid::Uuid::from_bytes(bytes))
     }
 
-    /// The version, 7 for the ids the system makes.
+    /// The version, 7 for the ids that the system creates.
     pub fn version(self) -> usize {
         self.0.get_version_num()
     }

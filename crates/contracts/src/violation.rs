@@ -20,7 +20,7 @@ pub enum Code {
     TooLarge,
     /// Arrays and objects nest too deep.
     TooDeep,
-    /// A key stands twice in one object.
+    /// A key appears twice in one object.
     DuplicateKey,
     /// An escape names half of a surrogate pair.
     LoneSurrogate,
@@ -32,11 +32,11 @@ pub enum Code {
     Missing,
     /// A key that the contract does not list.
     UnknownKey,
-    /// A value of another kind than the contract wants.
+    /// A value of another kind than the contract requires.
     WrongType,
     /// Null where a field may only be absent.
     Null,
-    /// A string, array or set that must hold something holds nothing.
+    /// A string, array or set that must not be empty is empty.
     Empty,
     /// Longer than its bound.
     TooLong,
@@ -48,13 +48,13 @@ pub enum Code {
     OutOfRange,
     /// Not an RFC 3339 instant (R1).
     BadTimestamp,
-    /// Not the text form its type wants (a digest, a UUID, a path).
+    /// Not the text form that its type requires (a digest, a UUID, a path).
     BadForm,
     /// A path that leaves the workspace.
     OutsideWorkspace,
     /// Present although another field forbids it.
     Forbidden,
-    /// Absent although another field demands it.
+    /// Absent although another field requires it.
     Required,
     /// Against the value of another field.
     Mismatch,
@@ -66,7 +66,7 @@ pub enum Code {
     UnknownId,
     /// Later than it may be.
     TooLate,
-    /// An action or list entry that a rule demands is not there.
+    /// An action or list entry that a rule requires is not there.
     NotListed,
     /// A decision that the rules do not permit.
     DecisionNotPermitted,
@@ -168,7 +168,7 @@ impl fmt::Display for Code {
 /// One thing wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where: a JSON Pointer into the document; for a missing field, where it should stand.
+    /// Where: a JSON Pointer into the document; for a missing field, where it should be.
     pub pointer: String,
     /// The clause it breaks, `execution/7`, or the reading, `R3`.
     pub clause: &'static str,
@@ -176,7 +176,7 @@ pub struct Violation {
     pub code: Code,
     /// What is wrong and what to do, for a person.
     pub message: String,
-    /// Where in the text, in bytes from start to end, if it is known more closely than by the pointer.
+    /// Where in the text, in bytes from start to end, if that is more precise than the pointer.
     pub span: Option<(usize, usize)>,
 }
 
@@ -252,7 +252,7 @@ impl Report {
         self.push(clause, code, |trail| (trail.pointer(node).to_owned(), message(), Some(node.span())));
     }
 
-    /// Adds a violation at the place where a member of the object should stand.
+    /// Adds a violation at the place where a member of the object should be.
     pub(crate) fn at_member(
         &mut self,
         object: Node<'_>,
@@ -281,7 +281,7 @@ impl Report {
         self.push("R3", code, |_| (pointer, message, Some(span)));
     }
 
-    /// A document that is about to be read may lie where an earlier one lay.
+    /// A document that is about to be read may be at the address of an earlier one.
     pub(crate) fn start_document(&mut self) {
         self.trail = Trail::default();
     }

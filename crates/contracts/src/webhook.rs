@@ -1,6 +1,6 @@
-//! Webhooks as the ledger remembers them, so that it can be proved which entries went where, and at whose request. The secret that
-//! signs deliveries is in no entry. Entries count by their client key: one that starts with `crealeph:` was always reserved.
-//! They stand under the module of API keys ([`crate::api_key::ACCESS`]): a URL may hold what not every reader should see.
+//! Webhooks as the ledger records them, so that it can be proved which entries went where, and at whose request. The secret that
+//! signs deliveries is in no entry. Entries count by their client key: keys that start with `crealeph:` were always reserved.
+//! They are recorded under the module of API keys ([`crate::api_key::ACCESS`]): a URL may contain what not every reader should see.
 
 use crate::contract::read_own;
 use crate::instant::Timestamp;
@@ -43,7 +43,7 @@ object! {
 }
 
 impl WebhookRequest {
-    /// Reads a request strictly, or says everything that is wrong with it.
+    /// Reads a request strictly, or reports everything that is wrong with it.
     ///
     /// # Errors
     /// With every violation.
@@ -107,7 +107,7 @@ impl WebhookEntry {
     /// Reads the payload of an entry of this type.
     ///
     /// # Errors
-    /// With what is wrong first.
+    /// The first problem.
     pub fn read(kind: &str, payload: &JsonObject) -> Result<Self, String> {
         let bytes = payload.as_str().as_bytes();
         let read = if kind == WEBHOOK_CREATION.as_str() {
@@ -134,7 +134,7 @@ impl WebhookEntry {
         }
     }
 
-    /// The client key of its entry, by which it is found and of which there is one.
+    /// The client key of its entry, by which it is found; only one entry has it.
     pub fn client_key(&self) -> String {
         match self {
             WebhookEntry::Creation(creation) => creation_key(&creation.webhook_id),

@@ -1,4 +1,4 @@
-//! WorkItem (agent-run, R25): what an agent is to do in a workspace, and within which bounds.
+//! WorkItem (agent-run, R25): what an agent is to do in a workspace, and within which limits.
 
 use serde_json::{Value, json};
 
@@ -49,13 +49,13 @@ words! {
     }
 }
 
-/// A path in a workspace: relative to it, or absolute. One that climbs out by `..` is refused; whether an absolute
-/// one lies inside is known only where the workspace is.
+/// A path in a workspace: relative to it, or absolute. A path that leaves it by `..` is refused; whether an absolute
+/// path is inside is only known where the workspace is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkspacePath(Box<str>);
 
 impl WorkspacePath {
-    /// Takes a path that does not climb out.
+    /// Accepts a path that does not leave the workspace.
     pub fn parse(path: &str) -> Option<Self> {
         path_fault(path).is_none().then(|| WorkspacePath(path.into()))
     }
@@ -88,7 +88,7 @@ fn path_fault(path: &str) -> Option<(Code, &'static str)> {
     } else if path.len() > MAX_PATH_BYTES {
         Some((Code::TooLong, "the path is longer than 4096 bytes; shorten it"))
     } else if path.contains('\0') {
-        Some((Code::ControlCharacter, "the path holds a NUL character; remove it"))
+        Some((Code::ControlCharacter, "the path contains a NUL character; remove it"))
     } else {
         None
     }
@@ -203,7 +203,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// What is said, and the contract's default for what is not.
+    /// The given limits, and the contract's default for the others.
     pub fn filled(
         max_files: Option<Count>,
         max_tool_ops: Option<Count>,

@@ -26,7 +26,7 @@ fn every_clause_is_judged_as_the_cases_say() {
     assert!(count > 180, "the cases were read: {count}");
 }
 
-/// Before a log has its second rules, events pass everything but the gate; what it says is not known yet.
+/// Before a log has its second rules, events pass everything except the gate.
 #[test]
 fn an_event_under_the_first_rules_is_judged_by_all_but_the_gate() {
     let events: Vec<&str> = CASES.lines().filter(|line| line.starts_with("execution-event")).collect();

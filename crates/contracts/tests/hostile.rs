@@ -1,5 +1,5 @@
 //! Documents made to exhaust something: the stack, memory, time or the reader of the report. Each must end, and end
-//! with the code that says why. Nothing here is timed; what is quadratic does not end before the person does.
+//! with the code that says why. Nothing here is timed; anything quadratic would simply not end.
 #![cfg(test)]
 
 mod documents;
@@ -119,7 +119,7 @@ fn a_hundred_thousand_violations_of_each_kind() {
     }
 }
 
-/// Places are worked out by walking the document: a thousand of them behind millions of values must not walk a
+/// Pointers are computed by walking the document: a thousand of them behind millions of values must not walk a
 /// thousand times.
 #[test]
 fn violations_at_the_end_of_a_large_document() {
@@ -137,7 +137,7 @@ fn violations_at_the_end_of_a_large_document() {
     }
 }
 
-/// A report must not grow with the document: neither by long values nor by long keys above many faults.
+/// A report must not grow with the document: neither with long values nor with long keys above many faults.
 #[test]
 // holds: invariant 3
 fn a_report_is_bounded_whatever_it_quotes() {

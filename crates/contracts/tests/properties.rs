@@ -1,5 +1,5 @@
-//! Laws that hold for every input: nothing panics, canonical text is stable and means the same, what a valid
-//! document writes reads back equal.
+//! Laws that hold for every input: nothing panics, canonical text is stable and means the same, and the text of a valid
+//! document reads back equal.
 #![cfg(test)]
 
 mod documents;
@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Parses, judges by every contract, and holds whatever came of it to its promises.
+/// Parses, judges by every contract, and checks the promises for the result.
 fn survives(bytes: &[u8]) {
     let (document, faults) = parse(bytes, &Limits::default());
     for fault in &faults {
@@ -83,7 +83,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![".{0,12}", "[a-c\"\\\\/\u{0}-\u{1f}é€😀\u{fb33}]{0,10}", Just(String::new())]
 }
 
-/// How a text is spelt, one byte of chance for each choice.
+/// How a text is spelt, one random byte for each choice.
 struct Spelling<'a> {
     choices: &'a [u8],
     next: usize,

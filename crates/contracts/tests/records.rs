@@ -1,6 +1,6 @@
-//! The documents of CreAleph's own, which no contract fixes: entries about access and approvals, requests, files of a run. Each file
+//! CreAleph's own documents, which no contract fixes: entries about access and approvals, requests, files of a run. Each file
 //! under `records/` is one with every field that it can have, named after its kind: `payload`, and for an entry its client `key` and
-//! what it is `about`. A string `<NAME>` in a payload stands for the valid document of that name under `documents/`.
+//! what it is `about`. A string `<NAME>` in a payload is replaced by the valid document of that name under `documents/`.
 
 #![cfg(test)]
 
@@ -70,7 +70,7 @@ fn cases() -> Vec<RecordCase> {
     cases
 }
 
-/// Puts valid documents in the place of their names.
+/// Replaces names by valid documents.
 fn fill(value: &mut Value, documents: &Path) {
     match value {
         Value::String(text) => {
@@ -84,7 +84,7 @@ fn fill(value: &mut Value, documents: &Path) {
     }
 }
 
-/// The same with all arrays in one order, for a set is written sorted.
+/// The same with all arrays in one order, because a set is written sorted.
 fn in_order(value: Value) -> Value {
     match value {
         Value::Array(elements) => {
@@ -101,7 +101,7 @@ fn case(kind: &str) -> Value {
     cases().into_iter().find(|case| case.kind == kind).unwrap().payload
 }
 
-/// Reads a payload as the kind of record that it is said to be.
+/// Reads a payload as a record of the given kind.
 fn read(kind: &str, payload: &Value) -> Result<ReadRecord, String> {
     let text = payload.to_string();
     let bytes = text.as_bytes();
@@ -230,7 +230,7 @@ fn every_record_is_read_and_written_with_all_its_fields_and_has_its_key() {
     }
 }
 
-/// A record is closed, and no record passes for one of another kind.
+/// A record is closed, and no record is accepted as another kind.
 #[test]
 fn a_record_of_another_kind_or_with_an_unknown_field_is_refused() {
     let cases = cases();
@@ -252,7 +252,7 @@ fn a_record_of_another_kind_or_with_an_unknown_field_is_refused() {
     );
 }
 
-/// The schemas that the server publishes of records are made of the same lists of fields.
+/// The schemas of records that the server publishes come from the same lists of fields.
 #[test]
 fn the_schema_of_a_record_accepts_it_and_nothing_more() {
     let statement = |kind: &str| case(kind)["statement"].clone();

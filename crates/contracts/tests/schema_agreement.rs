@@ -1,5 +1,5 @@
-//! Schema and validator judge alike if a schema can express the rule: what the schema refuses the validator
-//! refuses, and what the validator refuses by such a rule the schema refuses too.
+//! Schema and validator agree if a schema can express the rule: the validator refuses what the schema
+//! refuses, and the schema refuses what the validator refuses by such a rule.
 #![cfg(test)]
 
 mod documents;
@@ -41,12 +41,12 @@ thread_local! {
     static COMPILED: CompiledSchemas = CompiledSchemas::new();
 }
 
-/// What the contract's schema says against a document, if anything.
+/// What the contract's schema finds wrong with a document, if anything.
 fn schema_refusal(contract: ContractName, document: &Value) -> Option<String> {
     COMPILED.with(|compiled| compiled.refusal(contract, document))
 }
 
-/// Says how schema and validator part over a document, if they do.
+/// Says how schema and validator differ about a document, if they do.
 fn disagreement(contract: ContractName, document: &Value) -> Option<String> {
     let text = document.to_string();
     let violations = violations(contract, text.as_bytes());
@@ -89,7 +89,7 @@ fn the_committed_schemas_are_those_of_the_types() {
 }
 
 /// Every value of every document replaced by one of each kind, removed, and joined by an unknown key: the changes
-/// that must be tried at every single place, not only where chance leads.
+/// that must be tried at every single place, not only at random ones.
 #[test]
 // holds: invariant 6
 fn one_change_at_every_place() {

@@ -4,7 +4,7 @@ use crealeph_contracts::api_key::{KeyGrant, KeyRole};
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::session::SessionGrant;
 
-/// Something that a role permits or not.
+/// An action that a role may permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// Read contracts and validate documents, which needs no evidence.
@@ -15,19 +15,19 @@ pub enum Permission {
     Append,
     /// Run the Builder.
     Run,
-    /// Report receipts that were made elsewhere; who made them, their signatures say.
+    /// Report receipts that were made elsewhere; their signatures say who made them.
     Report,
-    /// Take the whole log along.
+    /// Export the whole log.
     Export,
     /// See who may do what.
     SeeGrants,
     /// Grant and revoke keys.
     ManageKeys,
-    /// Hand in verdicts; whose they are, their signatures say.
+    /// Submit verdicts; their signatures say whose they are.
     Decide,
     /// See who may approve, and by which rules.
     SeePeople,
-    /// Hand in enrolments, revocations and rules, which an enrolled admin has signed.
+    /// Submit enrolments, revocations and rules that an enrolled admin has signed.
     ManagePeople,
     /// Create, try and delete webhooks.
     ManageWebhooks,
@@ -54,7 +54,7 @@ pub fn permits(role: KeyRole, permission: Permission) -> bool {
 pub enum KeyStanding {
     /// It does.
     Active,
-    /// Its time is over.
+    /// It has expired.
     Expired,
     /// It was revoked.
     Revoked,
@@ -71,7 +71,7 @@ impl KeyStanding {
     }
 }
 
-/// How a granted key stands at an instant. The instant at which it expires is the first at which it does not count.
+/// The status of a granted key at an instant. The instant at which it expires is the first at which it does not count.
 pub fn key_standing(grant: &KeyGrant, is_revoked: bool, now: Instant) -> KeyStanding {
     match &grant.expires {
         _ if is_revoked => KeyStanding::Revoked,
@@ -80,18 +80,18 @@ pub fn key_standing(grant: &KeyGrant, is_revoked: bool, now: Instant) -> KeyStan
     }
 }
 
-/// What the log says of a session since it was opened.
+/// What the log says about a session since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionHistory {
     /// It was ended.
     pub is_ended: bool,
-    /// The API key that opened it was revoked, or is not there.
+    /// The API key that opened it was revoked, or does not exist.
     pub is_key_revoked: bool,
     /// A key of the person who opened it was revoked; any of them, so that a stolen one leaves nothing open.
     pub is_person_revoked: bool,
 }
 
-/// Whether a session counts at an instant. The expiry of the key that opened it is in its own.
+/// Whether a session counts at an instant. Its own expiry already includes that of the key that opened it.
 pub fn session_counts(grant: &SessionGrant, history: SessionHistory, now: Instant) -> bool {
     let SessionHistory { is_ended, is_key_revoked, is_person_revoked } = history;
     now < grant.expires.instant() && !is_ended && !is_key_revoked && !is_person_revoked

@@ -1,4 +1,4 @@
-//! Whether what is known is coherent (R18): each artifact must rest on the newest evidence there is.
+//! Whether a snapshot is coherent (R18): each artifact must be based on the newest evidence.
 
 use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::entry::Entry;
@@ -6,23 +6,23 @@ use crealeph_contracts::json::ObjectWriter;
 
 use crate::snapshot::{Newest, NewestEntries, SnapshotType};
 
-/// What is judged, and by what. From configuration, per tenant and robot.
+/// Which types are judged, and by which evidence. From configuration, per tenant and robot.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CoherenceRules {
     /// The types that count as evidence.
     pub upstream: Vec<SnapshotType>,
-    /// The types that must rest on it; none: everything is coherent.
+    /// The types that must be based on it; none: everything is coherent.
     pub judged: Vec<SnapshotType>,
     /// The states in which an entry does not count.
     pub uncounted_states: Vec<String>,
-    /// Evidence newer than what was used by no more than this is not yet newer.
+    /// Evidence that is newer than the used evidence by no more than this does not yet count as newer.
     pub grace_minutes: u32,
-    /// How many bytes of payloads a snapshot holds; `None` for any number, as records of earlier programs had it.
+    /// How many bytes of payloads a snapshot holds; `None` for no limit, as in records of earlier versions.
     pub snapshot_bytes: Option<u64>,
 }
 
-/// How many bytes of payloads a snapshot holds, unless configuration says otherwise.
+/// How many bytes of payloads a snapshot holds by default.
 pub const DEFAULT_SNAPSHOT_BYTES: u64 = 16 << 20;
 
 impl Default for CoherenceRules {
@@ -44,7 +44,7 @@ impl CoherenceRules {
         !self.uncounted_states.iter().any(|uncounted| Some(uncounted.as_str()) == state)
     }
 
-    /// The rules as JSON, by the names they have in configuration.
+    /// The rules as JSON, with their names in configuration.
     pub fn to_json(&self) -> String {
         let names = |types: &[SnapshotType]| types.iter().map(|kind| kind.as_str()).collect::<Vec<_>>();
         let mut out = String::new();
@@ -65,15 +65,15 @@ impl CoherenceRules {
 pub enum Flaw {
     /// It is missing.
     Missing,
-    /// It names nothing that it rests on.
+    /// It names no evidence that it is based on.
     NoLineage,
-    /// It names something that the ledger does not hold.
+    /// It names an entry that the ledger does not hold.
     BrokenLineage,
-    /// Evidence of this type is there and older, but was not used.
+    /// There is older evidence of this type, but it was not used.
     Unused(SnapshotType),
-    /// Evidence of this type is newer than what was used.
+    /// There is newer evidence of this type than was used.
     Overtaken(SnapshotType),
-    /// Evidence of this type is newer than the artifact, which used none.
+    /// There is evidence of this type that is newer than the artifact, which used none.
     Ignored(SnapshotType),
 }
 
@@ -82,7 +82,7 @@ impl Flaw {
         matches!(self, Flaw::Overtaken(_) | Flaw::Ignored(_))
     }
 
-    /// The flaw of these types, as a person reads it.
+    /// The flaw of these types, for a person.
     pub(crate) fn sentence(self, types: &[SnapshotType]) -> String {
         let newest = listed(types, "and");
         match self {
@@ -111,7 +111,7 @@ fn listed(types: &[SnapshotType], last: &str) -> String {
     }
 }
 
-/// Whether a snapshot is coherent, and what keeps it from being so.
+/// Whether a snapshot is coherent, and why not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoherenceVerdict {
     /// The status.
@@ -123,7 +123,7 @@ pub struct CoherenceVerdict {
 }
 
 impl CoherenceVerdict {
-    /// The types that rest on overtaken evidence.
+    /// The types that are based on outdated evidence.
     pub fn outdated(&self) -> Vec<SnapshotType> {
         self.types(Flaw::is_outdated)
     }
@@ -151,7 +151,7 @@ impl CoherenceVerdict {
     }
 }
 
-/// Judges the newest entries: any type overtaken makes them stale, else any flaw makes them partial.
+/// Judges the newest entries: they are stale if any type is outdated, else partial if there is any flaw.
 pub fn coherence(newest: &NewestEntries, rules: &CoherenceRules) -> CoherenceVerdict {
     let mut flaws = Vec::new();
     for &kind in &rules.judged {
@@ -183,7 +183,7 @@ pub fn coherence(newest: &NewestEntries, rules: &CoherenceRules) -> CoherenceVer
     CoherenceVerdict { status, flaws, reason }
 }
 
-/// Why an entry that is not the newest of its type, a draft for one, rests on overtaken evidence (R18, R33); `None` if it does
+/// Why an entry that is not the newest of its type, such as a draft, is based on outdated evidence (R18, R33); `None` if it is
 /// not.
 pub fn outdated_by(artifact: &Newest, newest: &NewestEntries, rules: &CoherenceRules) -> Option<String> {
     let own = SnapshotType::parse(artifact.entry.kind.as_str());

@@ -1,14 +1,14 @@
-//! The life of an execution: which event may follow which (R9), and when an event is one that is there already
-//! (R10). Both are asked in one question, because a repeat is never judged as a transition.
+//! The life of an execution: which event may follow which (R9), and when an event is a repeat
+//! (R10). One function answers both, because a repeat is never judged as a transition.
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::execution_event::{ExecutionEvent, ExecutionState};
 use crealeph_contracts::json::{ComposeError, JsonObject, Node, canonical};
 
-/// What an event is compared by: its place in the execution, and the digests of what it says.
+/// What events are compared by: the place in the execution, and the digests of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventFingerprint {
-    /// Which try.
+    /// The attempt.
     pub attempt: u64,
     /// The state reached.
     pub state: ExecutionState,
@@ -22,14 +22,14 @@ impl EventFingerprint {
     /// The fingerprint of an event.
     ///
     /// # Errors
-    /// When the event's text cannot be read back.
+    /// If the event's text cannot be read back.
     pub fn of(event: &ExecutionEvent) -> Result<Self, ComposeError> {
         let (attempt, state) = (event.payload.attempt.get(), event.state);
         let document = JsonObject::of("the event", event)?;
         Ok(document.with(|event| Self::of_document(event, attempt, state)))
     }
 
-    /// The fingerprint of an event's document, given what was read off it.
+    /// The fingerprint of an event's document, given the facts read from it.
     pub(crate) fn of_document(event: Node<'_>, attempt: u64, state: ExecutionState) -> Self {
         let (payload, lineage) = content(event);
         let (payload, lineage) = (Blake3::of(payload.as_bytes()), Blake3::of(lineage.as_bytes()));
@@ -53,19 +53,19 @@ fn content(event: Node<'_>) -> (String, String) {
     (payload, format!("[[{}],{}]", ids.join(","), rerun_of.as_deref().unwrap_or("null")))
 }
 
-/// What is to be done with an event.
+/// What to do with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventVerdict {
     /// It is new and may follow: write it.
     Append,
-    /// It is recorded already, the same in payload and lineage: write nothing, return the first.
+    /// It is already recorded, the same in payload and lineage: write nothing, return the first.
     Repeat,
 }
 
 /// Why an event must not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventRefusal {
-    /// Recorded already, but otherwise.
+    /// Already recorded with another content.
     #[error("an event of this attempt and state is recorded with another {differs}; use a new executionId")]
     Conflict {
         /// What differs.
@@ -82,13 +82,13 @@ pub enum EventRefusal {
     Transition {
         /// The last state.
         from: ExecutionState,
-        /// The state asked for.
+        /// The new state.
         to: ExecutionState,
     },
     /// The attempt is lower than the last one.
     #[error("attempt {attempt} is lower than the recorded {last}; an attempt never goes down")]
     AttemptLowered {
-        /// The attempt asked for.
+        /// The new attempt.
         attempt: u64,
         /// The last one.
         last: u64,
@@ -106,7 +106,7 @@ pub enum EventRefusal {
 pub enum Differs {
     /// What happened.
     Payload,
-    /// What it rests on.
+    /// Its lineage.
     Lineage,
     /// Both.
     Both,

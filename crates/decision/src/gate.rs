@@ -1,6 +1,6 @@
-//! The gate (R13, builder-execution-v1 §5): from coherence, the client's wish for partial snapshots, dryRun and the
-//! policy's decision to whether the agent runs, what it may leave and how the execution ends. Total: what the
-//! table does not foresee is refused.
+//! The gate (R13, builder-execution-v1 §5): from coherence, the client's policy for partial snapshots, dryRun and the
+//! policy's decision to whether the agent runs, what it may leave and how the execution ends. Total: a combination
+//! that the table does not have is refused.
 
 use crealeph_contracts::agent_input::{Coherence, RunMode};
 use crealeph_contracts::builder::{ErrorCode, OnPartial};
@@ -8,7 +8,7 @@ use crealeph_contracts::execution_event::ExecutionState;
 pub use crealeph_contracts::execution_event::PARTIAL_REQUIRES_REVIEW;
 use crealeph_contracts::policy_output::Decision;
 
-/// The reason of an execution that the policy put off.
+/// The reason of an execution that the policy deferred.
 pub const POLICY_DEFERRED: &str = "POLICY_DEFERRED";
 
 /// How an attempt ends.
@@ -36,10 +36,10 @@ impl GateOutcome {
     /// The gate refused: nothing ran.
     pub const BLOCKED: GateOutcome =
         GateOutcome::Failed { code: ErrorCode::CoherenceBlocked, retryable: false };
-    /// The agent ran, and its answer was invalid or none.
+    /// The agent ran, and its answer was invalid or missing.
     pub const BAD_ANSWER: GateOutcome =
         GateOutcome::Failed { code: ErrorCode::ModelOutputInvalid, retryable: true };
-    /// The policy put it off: nothing ran.
+    /// The policy deferred it: nothing ran.
     pub const DEFERRED: GateOutcome = GateOutcome::Cancelled { reason: POLICY_DEFERRED };
 
     /// The state of the event that says so.
@@ -53,7 +53,7 @@ impl GateOutcome {
     }
 }
 
-/// In which state artifacts are written.
+/// The state in which artifacts are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArtifactState {
     /// `draft`.
@@ -62,16 +62,16 @@ pub enum ArtifactState {
     Planned,
 }
 
-/// What the gate says.
+/// The gate's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// The agent runs.
     Run {
         /// How.
         mode: RunMode,
-        /// In which state its artifacts are written.
+        /// The state in which its artifacts are written.
         artifacts: ArtifactState,
-        /// How the execution ends when its answer is valid; otherwise [`GateOutcome::BAD_ANSWER`].
+        /// How the execution ends if its answer is valid; otherwise [`GateOutcome::BAD_ANSWER`].
         outcome: GateOutcome,
     },
     /// The agent does not run.
@@ -81,7 +81,7 @@ pub enum Gate {
     },
 }
 
-/// Passes the gate, or not.
+/// Applies the gate.
 pub fn gate(coherence: Coherence, on_partial: OnPartial, is_dry_run: bool, policy: Decision) -> Gate {
     let draft = |outcome| Gate::Run { mode: RunMode::DryRun, artifacts: ArtifactState::Draft, outcome };
     let blocked = Gate::Refuse { outcome: GateOutcome::BLOCKED };
@@ -107,7 +107,7 @@ pub fn gate(coherence: Coherence, on_partial: OnPartial, is_dry_run: bool, polic
     }
 }
 
-/// Every outcome the table permits for an attempt, whatever a policy that keeps its contract says.
+/// Every outcome that the table permits for an attempt, for any policy that keeps its contract.
 pub fn permitted_outcomes(coherence: Coherence, on_partial: OnPartial, is_dry_run: bool) -> Vec<GateOutcome> {
     let policy: &[Decision] = match (coherence, on_partial) {
         (Coherence::Stale, _) => &[Decision::Block],

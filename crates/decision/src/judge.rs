@@ -1,6 +1,6 @@
-//! Judging a document in its context, the way conformance cases state it: an output against its input, an event
+//! Judging a document in its context, as conformance cases state it: an output against its input, an event
 //! against ledger, history and gate, a work item against its siblings and its capsule. The contracts' validators and
-//! this crate's decisions do the judging; here they are only brought together.
+//! this crate's decisions do the judging; this module only combines them.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ use crate::execution::{EventFingerprint, EventRefusal, EventVerdict, next_in_his
 use crate::gate::{GateOutcome, permitted_outcomes};
 use crate::work::{DeltaCounts, Dependent, JudgedChange, Plan, PlanError, admit, plan};
 
-/// What came of judging a document.
+/// The result of judging a document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
     /// Everything wrong with it; nothing when it is valid.
     pub violations: Vec<Violation>,
-    /// It is valid, and a repeat of an event that is recorded already (R10).
+    /// It is valid, and a repeat of an event that is already recorded (R10).
     pub is_repeat: bool,
     /// The levels of a set of work items.
     pub plan: Option<Plan>,
 }
 
-/// Why a document cannot be judged: its context is not one.
+/// Why a document cannot be judged: its context is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the context's `{key}` cannot be used: {why}")]
 pub struct ContextError {
@@ -57,7 +57,7 @@ pub fn judge(
     }
 }
 
-/// The members of a context; a key that no contract's context has is a mistake, not something to pass over.
+/// The members of a context; a key that no contract's context has is an error and not ignored.
 struct Context<'a>(Vec<(String, Node<'a>)>);
 
 impl<'a> Context<'a> {
@@ -230,7 +230,7 @@ fn report_refusal(refusal: EventRefusal, report: &mut Report) {
     report.add(pointer, clause, code, refusal.to_string());
 }
 
-/// Applies the gate where the context asks for it: an event that ends its attempt must be one the table permits.
+/// Applies the gate if the context asks for it: an event that ends its attempt must be one that the table permits.
 fn apply_gate(
     event: &ExecutionEventParts,
     context: &Context<'_>,
@@ -332,7 +332,7 @@ fn plan_with_siblings(
     set.push(own);
     match plan(&set, |_: &ItemId| false) {
         Ok(plan) => return Ok(Some(plan)),
-        // Reported already, by the item alone.
+        // Already reported, for the item alone.
         Err(PlanError::Cycle(_)) if depends_on_itself => {}
         Err(error @ PlanError::Cycle(_)) => {
             report.add("/dependencies", "run/dependencies", Code::Cycle, error.to_string());

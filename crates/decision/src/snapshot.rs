@@ -1,5 +1,5 @@
-//! What is known of a robot at an instant (R17, R19): the newest counted entry of each type, the newest tasks and
-//! playbooks, what may be depended on, and whether it is coherent. Derived from [`SnapshotFacts`], which a caller
+//! The evidence about a robot at an instant (R17, R19): the newest counted entry of each type, the newest tasks and
+//! playbooks, the allowed dependencies, and whether it is coherent. Derived from [`SnapshotFacts`], which a caller
 //! reads from an index, or [`SnapshotFacts::from_entries`] gathers from a plain list; the same ledger gives the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,15 +24,15 @@ pub const MAX_LINEAGE: usize = 1_000;
 pub enum SnapshotType {
     /// What was observed.
     Signal,
-    /// What the signals add up to.
+    /// A summary of signals.
     Fusion,
-    /// What could be done.
+    /// A possible action.
     Idea,
-    /// The text for it.
+    /// A text for it.
     Copy,
-    /// How others do.
+    /// How competitors do.
     Benchmark,
-    /// How it is done.
+    /// A set of instructions.
     Playbook,
 }
 
@@ -76,7 +76,7 @@ impl SnapshotType {
         }
     }
 
-    /// The type an entry type names, if it is one of the six.
+    /// The snapshot type of an entry type, if it is one of the six.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
@@ -114,7 +114,7 @@ impl<T> PerType<T> {
     }
 }
 
-/// By which time the newest entry of a type is found (R20). A record names the one it was derived by.
+/// The time by which the newest entry of a type is found (R20). A record names its own derivation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Derivation {
     /// By createdAt: the rule of records that name no derivation.
@@ -125,7 +125,7 @@ pub enum Derivation {
 }
 
 impl Derivation {
-    /// The number that a record names it by.
+    /// Its number in a record.
     pub fn number(self) -> u8 {
         match self {
             Derivation::Arrival => 1,
@@ -141,10 +141,10 @@ impl Derivation {
     }
 }
 
-/// Where an entry stands among others: by a time, and at the same time by sequence number (R20).
+/// The position of an entry among others: a time, and at the same time the sequence number (R20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryPosition {
-    /// Its effective time, or when the ledger took it, as the derivation says.
+    /// Its effective time, or when the ledger accepted it, as the derivation says.
     pub at: Instant,
     /// Its sequence number.
     pub seq: u64,
@@ -155,7 +155,7 @@ pub struct EntryPosition {
 pub struct Reach {
     /// The newest entry of each type that it reaches.
     pub newest: PerType<Option<EntryPosition>>,
-    /// Some id on the way is not in the ledger.
+    /// An id on the path is not in the ledger.
     pub is_broken: bool,
 }
 
@@ -164,7 +164,7 @@ pub struct Reach {
 pub struct Newest {
     /// The entry.
     pub entry: Entry,
-    /// Where it stands.
+    /// Its position.
     pub place: EntryPosition,
     /// What it reaches.
     pub reach: Reach,
@@ -194,12 +194,12 @@ pub struct SnapshotFacts {
     pub omitted: Option<Omitted>,
 }
 
-/// Payloads that a snapshot leaves out: tasks and playbooks beyond its bound are listed by id alone.
+/// Payloads that a snapshot leaves out: tasks and playbooks beyond its limit are listed by id only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Omitted {
     /// How many.
     pub count: u64,
-    /// How many bytes they have together.
+    /// Their total size in bytes.
     pub bytes: u64,
     /// How many bytes of payloads the snapshot holds at most.
     pub limit: u64,
@@ -215,7 +215,7 @@ impl Omitted {
     }
 }
 
-/// Which listed payloads fit into a snapshot. The newest entry of each type is always whole; what it leaves of the bound
+/// Which listed payloads fit into a snapshot. The newest entry of each type is always complete; the rest of the limit
 /// is for the tasks and playbooks, newest first, up to the first that does not fit.
 #[derive(Clone, Debug)]
 pub struct PayloadBudget {
@@ -225,7 +225,7 @@ pub struct PayloadBudget {
 }
 
 impl PayloadBudget {
-    /// What is left of the rules' bound beside the newest entries, whose payloads have this many bytes.
+    /// The rest of the rules' limit after the newest entries, whose payloads have this many bytes.
     pub fn new(rules: &CoherenceRules, newest_bytes: u64) -> PayloadBudget {
         let limit = rules.snapshot_bytes;
         let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(newest_bytes));
@@ -253,7 +253,7 @@ impl PayloadBudget {
     }
 }
 
-/// An entry as a snapshot lists it beyond its bound: which one, and when it was taken.
+/// An entry as a snapshot lists it beyond its limit: its id, and when it was accepted.
 pub fn outline(
     id: LedgerId,
     seq: Option<Count>,
@@ -280,20 +280,20 @@ pub fn outline(
     }
 }
 
-/// What a snapshot of one robot is derived from.
+/// The parameters of a snapshot of one robot.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// The tenant; `None` where the entries name none.
+    /// The tenant; `None` if the entries name none.
     pub tenant_id: Option<&'a TenantId>,
     /// The robot.
     pub robot_id: &'a RobotId,
-    /// The instant; `None` for everything there is.
+    /// The instant; `None` for all entries.
     pub at: Option<Instant>,
-    /// By which time the newest of a type is found.
+    /// The time by which the newest of a type is found.
     pub derivation: Derivation,
 }
 
-/// An entry of a list, where it stands by arrival and where it stands by the derivation's time.
+/// An entry of a list, with its position by arrival and by the derivation's time.
 #[derive(Clone, Copy)]
 struct Listed<'a> {
     arrival: EntryPosition,
@@ -302,7 +302,7 @@ struct Listed<'a> {
 }
 
 impl SnapshotFacts {
-    /// Gathers the facts from a list of entries, oldest first. An entry without `seq` stands where it is listed.
+    /// Gathers the facts from a list of entries, oldest first. An entry without `seq` has the position of its place in the list.
     pub fn from_entries(entries: &[Entry], question: &Question<'_>, rules: &CoherenceRules) -> SnapshotFacts {
         let mut visible: Vec<Listed<'_>> = entries
             .iter()
@@ -347,7 +347,7 @@ impl SnapshotFacts {
         }
         let kinds = SnapshotType::ALL.map(SnapshotType::as_str).into_iter().chain(["task"]);
         let last = kinds.filter_map(|kind| counted(kind).next()).max_by_key(|listed| listed.arrival);
-        // Nothing newer than the snapshot itself may be depended on, as a draft on the way might be.
+        // Nothing newer than the snapshot itself may be depended on, as a draft on the path might be.
         let last_at = last.map(|last| last.arrival.at);
         reached.retain(|(arrival, _)| Some(arrival.at) <= last_at);
         let is_lineage_cut = reached.len() > MAX_LINEAGE;
@@ -366,7 +366,7 @@ impl SnapshotFacts {
     }
 }
 
-/// Leaves the payloads out that are beyond the bound.
+/// Leaves out the payloads that are beyond the limit.
 fn cut(
     newest: &NewestEntries,
     tasks: &mut [Entry],
@@ -420,7 +420,7 @@ fn walk(
     reach
 }
 
-/// What is known of a robot at an instant.
+/// The evidence about a robot at an instant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// What it was derived from.
@@ -432,7 +432,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Derives the snapshot; `None` where no entry of the six types counts (SNAPSHOT_EMPTY).
+    /// Derives the snapshot; `None` if no entry of the six types counts (SNAPSHOT_EMPTY).
     pub fn derive(facts: SnapshotFacts, rules: &CoherenceRules) -> Option<Snapshot> {
         SnapshotType::ALL.into_iter().find_map(|kind| facts.newest.get(kind).as_ref())?;
         let snapshot_at = facts.last_at.clone()?;
@@ -452,7 +452,7 @@ impl Snapshot {
     /// The snapshot as a document: the `intelligenceSnapshot` of the contracts.
     ///
     /// # Errors
-    /// When an entry nests so deep that the document cannot be read back.
+    /// If an entry nests so deep that the document cannot be read back.
     pub fn document(&self) -> Result<JsonObject, ComposeError> {
         JsonObject::compose("the snapshot", |object| self.write(object))
     }

@@ -1,4 +1,4 @@
-//! What always holds of approvals (R33), whatever the log says.
+//! Properties of approvals (R33) that always hold, whatever the log says.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
 use crealeph_contracts::actor::Actor;
@@ -42,7 +42,7 @@ fn logged(seq: u64, at: Instant, entry: ApprovalEntry) -> LoggedApproval {
     }
 }
 
-/// Everybody but `dot` is in the group.
+/// Everyone except `dot` is in the group.
 fn enrolment(person: &str) -> ApprovalEntry {
     let groups = if person == "dot" { "[]".to_owned() } else { format!("[\"{GROUP}\"]") };
     let text = format!(
@@ -102,7 +102,7 @@ fn statement(person: &str, decision: ApprovalDecision, rule: &ApprovalRule, nonc
     statement
 }
 
-/// The people and the rule, and then these verdicts, taken at minute 0.
+/// The people and the rule, and then these verdicts, accepted at minute 0.
 fn log_of(rule: &ApprovalRule, verdicts: &[VerdictStatement]) -> Vec<LoggedApproval> {
     let people = PEOPLE.iter().zip(1..).map(|(person, seq)| logged(seq, minute(0), enrolment(person)));
     let rules = logged(RULES_SEQ, minute(0), rules(rule));
@@ -254,7 +254,7 @@ fn two_of_three_approve_and_either_can_stop_counting() {
 
     let asked = ApprovalSubject { requester: Some(Requester::Person(name("ana"))), ..subject() };
     assert_eq!(uncounted(&at_minute(&log, &asked, 5)), Some(Uncounted::OwnRequest));
-    // R33: what an account or a link from the terminal asked for needs a rule that says so; a key that an admin granted does not.
+    // R33: what an account or a link from the terminal asked for needs a rule that allows it; what a key that an admin granted asked for does not.
     let counts = [
         ("key:k1", None),
         ("person:ben", None),
@@ -278,7 +278,7 @@ fn two_of_three_approve_and_either_can_stop_counting() {
 
     let mut forged = log.clone();
     forged.iter_mut().filter(|entry| entry.seq == FIRST_VERDICT_SEQ).for_each(|entry| {
-        entry.problem = Some("the signature does not fit".to_owned());
+        entry.problem = Some("the signature does not match".to_owned());
     });
     assert!(matches!(uncounted(&at_minute(&forged, &subject(), 5)), Some(Uncounted::Disbelieved(_))));
 }
@@ -320,7 +320,7 @@ fn a_verdict_is_used_by_one_landing_and_the_landing_is_final() {
     assert_eq!(at_minute(&log, &changed, 5).outcome, SubjectOutcome::Waiting { missing: 1 });
 }
 
-/// A change: its landing counts as over when that is recorded, and one that is void gives its verdicts back.
+/// A change: its landing is complete when that is recorded, and a void landing returns its verdicts.
 #[test]
 // holds: invariant 20
 fn a_void_landing_uses_nothing_and_a_completed_one_is_final() {
@@ -384,7 +384,7 @@ fn passkey(person: &str) -> ApprovalEntry {
     ApprovalEntry::Passkey(Box::new(PasskeyRecord::parse(text.as_bytes()).unwrap()))
 }
 
-/// A passkey counts where the rule takes it, for a person who was invited into the group, and nowhere else; neither does its rejection.
+/// A passkey counts only if the rule accepts it, for a person who was invited into the group; the same applies to its rejection.
 #[test]
 fn a_passkey_counts_under_a_rule_that_takes_it() {
     let taken = Set::new(vec![ProofKind::Ssh, ProofKind::Passkey]).unwrap();

@@ -36,7 +36,7 @@ fn judged(case: &ClauseCase<'_>) -> Result<Judgement, ContextError> {
     judge(contract, case.document.as_bytes(), root, &Limits::default())
 }
 
-/// A judgement as a case states it: what is wrong, or what a valid document leads to.
+/// A judgement as a case states it: the violations, or the result for a valid document.
 fn concluded(judgement: &Judgement, expected: &str) -> String {
     let levels = judgement.plan.as_ref().map(|plan| {
         let levels: Vec<Vec<&str>> =

@@ -226,7 +226,7 @@ fn allowed_dependencies_are_limited_newest_first() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The same ledger gives the same bytes, in whatever order its entries are handed over; and an entry of another
+    /// The same ledger gives the same bytes, in whatever order its entries are given; and an entry of another
     /// robot changes nothing.
     #[test]
     // holds: invariant 1
@@ -342,6 +342,6 @@ fn the_way_to_a_run_starts_with_what_the_rest_depends_on() {
     );
     let newer_fusion = format!("{all}\nn fusion 7 s");
     assert_eq!(way(&newer_fusion, 10), remade);
-    // Everything is too old: new evidence first, then all that rests on it.
+    // Everything is too old: new evidence first, then everything based on it.
     assert_eq!(way(all, 3_000), nothing);
 }

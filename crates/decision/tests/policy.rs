@@ -296,7 +296,7 @@ proptest! {
         let count = listed.len();
         listed.sort_by_key(|action| action.as_str().unwrap().to_owned());
         listed.dedup();
-        prop_assert_eq!(listed.len(), count, "no action stands in two lists: {}", text);
+        prop_assert_eq!(listed.len(), count, "no action is in two lists: {}", text);
     }
 
     /// Less evidence never helps.

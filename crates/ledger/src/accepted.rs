@@ -1,5 +1,5 @@
-//! Requests that were accepted and are not decided yet. They are stored beside the log, never in it: a row says what was asked
-//! for, and goes in the transaction that writes the outcome, so that no request is lost or answered twice. The process that
+//! Requests that were accepted and are not decided yet. They are stored next to the log, never in it: a row holds the request,
+//! and is removed in the transaction that writes the outcome, so that no request is lost or answered twice. The process that
 //! works on one holds the lease that it names, which fences the outcome.
 //!
 //! An outcome that leaves nothing in the log stays in the row for a bounded time.
@@ -17,7 +17,7 @@ use crate::proposed::NewId;
 use crate::store::{Reads, Transaction};
 use crate::writer::{Job, JobTask};
 
-/// Which request: an execution has at most one at a time.
+/// The name of a request: an execution has at most one at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestName {
     /// The robot.
@@ -29,19 +29,19 @@ pub struct RequestName {
 /// A request that is to be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestToAccept {
-    /// Which one.
+    /// Its name.
     pub name: RequestName,
-    /// Which try of the execution.
+    /// The attempt of the execution.
     pub attempt: u64,
-    /// What a repeat is recognised by.
+    /// What identifies a repeat.
     pub fingerprint: Blake3,
     /// The request's document.
     pub document: String,
     /// The execution that it tries again.
     pub rerun_of: Option<ExecutionId>,
-    /// The key that it came with.
+    /// The API key that it came with.
     pub key_id: Option<KeyId>,
-    /// The lease that it is worked on under.
+    /// The lease for working on it.
     pub lease: Name,
 }
 
@@ -59,17 +59,17 @@ pub struct AcceptanceLimits {
 /// A request that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedRequest {
-    /// Which one.
+    /// Its name.
     pub name: RequestName,
     /// Its place in the order of acceptance of its tenant.
     pub number: LeaseToken,
-    /// Which try of the execution.
+    /// The attempt of the execution.
     pub attempt: u64,
-    /// What a repeat is recognised by.
+    /// What identifies a repeat.
     pub fingerprint: Blake3,
     /// When it was accepted.
     pub accepted_at: Millis,
-    /// How often it was taken up.
+    /// How often a process took it up.
     pub tries: u64,
     /// Someone works on it, or on another request of its execution.
     pub is_held: bool,
@@ -84,17 +84,17 @@ impl AcceptedRequest {
     }
 }
 
-/// How a request ended that left nothing in the log.
+/// The outcome of a request that left nothing in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
     /// With this answer, a document.
     Answer(String),
-    /// Without an answer, by an error of this code.
+    /// No answer, but an error with this code.
     Failure(String),
 }
 
 impl RequestOutcome {
-    /// What a row says that has ended; `None` for one that is open.
+    /// The outcome of a row that has ended; `None` for one that is open.
     pub(crate) fn stored(
         ended_at: Option<i64>,
         answer: Option<String>,
@@ -117,13 +117,13 @@ pub struct RequestToRun {
     pub document: String,
     /// The execution that it tries again.
     pub rerun_of: Option<ExecutionId>,
-    /// The key that it came with.
+    /// The API key that it came with.
     pub key_id: Option<KeyId>,
     /// The lease to take before it is worked on.
     pub lease: Name,
 }
 
-/// What became of a request to be accepted.
+/// The result of accepting a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Acceptance {
@@ -139,36 +139,36 @@ pub enum Acceptance {
     Full,
 }
 
-/// What became of cancelling a request.
+/// The result of cancelling a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancellation {
-    /// It is gone.
+    /// It was removed.
     Cancelled,
-    /// It was taken up already.
+    /// A process has already taken it up.
     Started,
     /// There is no open request of this name.
     Unknown,
 }
 
-/// What the writing thread is to do with a request.
+/// What the writing thread does with a request.
 #[derive(Debug)]
 pub(crate) enum RequestChange {
     Accept(Box<RequestToAccept>, AcceptanceLimits),
     Cancel(RequestName),
     /// Counts a try up or down, if the request is open.
     Count(RequestName, LeaseToken, i64),
-    /// Keeps an outcome; without one the row goes.
+    /// Keeps an outcome; without one the row is removed.
     End(RequestName, LeaseToken, Option<RequestOutcome>),
     /// Removes outcomes that ended before a time.
     Sweep(Millis),
 }
 
-/// What it came to.
+/// The result.
 #[derive(Debug)]
 pub(crate) enum RequestAnswer {
     Acceptance(Acceptance),
     Cancellation(Cancellation),
-    /// How often it was taken up; `None` if it is not open any more.
+    /// How often a process took it up; `None` if it is no longer open.
     Tries(Option<u64>),
 }
 
@@ -264,7 +264,7 @@ fn accept(
 }
 
 impl Ledger {
-    /// Accepts a request: when this returns it is durable, and is there until its outcome is.
+    /// Accepts a request: when this returns it is durable, and stays until its outcome is.
     pub fn accept_request(
         &self,
         tenant: &TenantId,
@@ -277,7 +277,7 @@ impl Ledger {
         }
     }
 
-    /// Cancels a request that nobody has taken up.
+    /// Cancels a request that no process has taken up.
     pub fn cancel_request(&self, tenant: &TenantId, name: &RequestName) -> Result<Cancellation, LedgerError> {
         match self.change_request(tenant, RequestChange::Cancel(name.clone()))? {
             RequestAnswer::Cancellation(cancellation) => Ok(cancellation),
@@ -285,7 +285,7 @@ impl Ledger {
         }
     }
 
-    /// Counts that a request is taken up, by the holder of its lease: how often that is now, or `None` if it is no longer open.
+    /// Counts that the holder of a request's lease takes it up: returns how often that was, or `None` if it is no longer open.
     pub fn take_up_request(
         &self,
         tenant: &TenantId,
@@ -294,7 +294,7 @@ impl Ledger {
         self.count_request(tenant, request, 1)
     }
 
-    /// Takes that back: the holder could not work on it.
+    /// Undoes that count: the holder could not work on it.
     pub fn give_back_request(&self, tenant: &TenantId, request: &AcceptedRequest) -> Result<(), LedgerError> {
         self.count_request(tenant, request, -1).map(|_| ())
     }
@@ -368,7 +368,7 @@ impl Ledger {
         self.ask_requests(Some(tenant), |reads| reads.requests(tenant, robot, after, limit))
     }
 
-    /// The first request of a tenant, after one of them, that nobody works on.
+    /// The first request of a tenant, after one of them, that no process works on.
     pub fn waiting_request(
         &self,
         tenant: &TenantId,
@@ -377,7 +377,7 @@ impl Ledger {
         self.ask_requests(Some(tenant), |reads| reads.waiting_request(tenant, after))
     }
 
-    /// The first tenant after one, by name, that has a request which nobody works on, or an outcome that ended before a time.
+    /// The first tenant after one, by name, that has a request that no process works on, or an outcome that ended before a time.
     pub fn tenant_with_work(
         &self,
         after: Option<&TenantId>,

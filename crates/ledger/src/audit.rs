@@ -1,8 +1,8 @@
 //! Checks that the tables hold exactly what the tree has: every derived column of every entry, edges, tiles, the head
-//! and the checkpoints are computed again and compared, and nothing else may be there.
+//! and the checkpoints are recomputed and compared, and there may be nothing else.
 //!
 //! What the entries themselves say is for `crealeph-verify`, which shares no code with this crate. This is the other
-//! half: readers find entries by columns and indexes that no hash covers, so those must be what the entries make.
+//! half: readers find entries by columns and indexes that no hash covers, so those must match the entries.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,13 +29,13 @@ const PAGE: usize = 500;
 /// Lineage ids looked up in one go.
 const LOOKUPS: usize = 5_000;
 
-/// In which way the tables differ from the tree.
+/// How the tables differ from the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditFaultKind {
-    /// A value is not what the entries make.
+    /// A value does not match the entries.
     Changed,
-    /// A row is not there.
+    /// A row is missing.
     Missing,
     /// A row that no tree has.
     Extra,
@@ -43,26 +43,26 @@ pub enum AuditFaultKind {
     Truncated,
     /// Another history than the signed one.
     Forked,
-    /// Triggers, indexes, policies or rights are not those that this program makes.
+    /// Triggers, indexes, policies or privileges are not those that this program creates.
     Schema,
 }
 
-/// Something stored that does not fit the entries.
+/// A stored value that does not match the entries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct AuditFault {
-    /// How it is wrong.
+    /// The kind of difference.
     pub kind: AuditFaultKind,
-    /// The entry it is about, if it is about one.
+    /// The entry it is about, if any.
     pub seq: Option<Seq>,
-    /// What does not fit, and what to do.
+    /// What does not match, and what to do.
     pub what: String,
 }
 
-/// What to do about anything that is computed from the entries, when those are as written.
+/// What to do about a value that is computed from the entries, if those are as written.
 const REBUILD: &str =
     "the entries are as written: `crealeph ledger export` and `import` into a new ledger compute it again";
-/// What to do about rows that readers may have believed.
+/// What to do about rows that readers may have used.
 const DISTRUST: &str = "what was read since may rest on it: restore a backup, or export and import the log";
 
 impl AuditFault {
@@ -71,7 +71,7 @@ impl AuditFault {
     }
 }
 
-/// Why an audit stopped: something was found, or it could not be read.
+/// Why an audit stopped: it found something, or could not read.
 enum AuditStop {
     Fault(AuditFault),
     Error(LedgerError),
@@ -84,9 +84,9 @@ impl From<LedgerError> for AuditStop {
 }
 
 impl Ledger {
-    /// Checks the storage itself, and that the tenant's tables hold exactly what its entries make: derived columns,
-    /// edges, tiles, the head, checkpoints, no other row, and the schema. What the entries say is for a verifier to
-    /// check, from an export.
+    /// Checks the storage itself, and that the tenant's tables match its entries exactly: derived columns,
+    /// edges, tiles, the head, checkpoints, no other row, and the schema. A verifier checks the content of the entries,
+    /// from an export.
     pub fn audit(&self, tenant: &TenantId) -> Result<Option<AuditFault>, LedgerError> {
         self.audit_reporting(tenant, &mut |_| {})
     }
@@ -111,7 +111,7 @@ impl Ledger {
         Ok(fault.flatten())
     }
 
-    /// What [`Ledger::audit`] cannot check in this database, and what would let it.
+    /// What [`Ledger::audit`] cannot check in this database, and what would allow it.
     pub fn unchecked(&self, tenant: &TenantId) -> Result<Option<String>, LedgerError> {
         Ok(self.ask(tenant, |reads, _| reads.unchecked())?.flatten())
     }
@@ -175,7 +175,7 @@ fn stray(kind: AuditFaultKind, seq: Option<Seq>, what: &str) -> AuditStop {
     AuditStop::Fault(AuditFault { kind, seq, what: format!("{what}; {DISTRUST}") })
 }
 
-/// What the entries read so far come to.
+/// The state computed from the entries read so far.
 struct Audit {
     last: Seq,
     last_at: Millis,
@@ -189,7 +189,7 @@ struct Audit {
     newest: BTreeMap<EntryClass, EffectiveTime>,
     /// The ledger is of an earlier version.
     is_older: bool,
-    /// The checkpoints that the tree has not come to yet, largest first.
+    /// The checkpoints that the tree has not reached yet, largest first.
     checkpoints: Vec<StoredCheckpoint>,
     signed: Option<SignedHead>,
 }
@@ -235,7 +235,7 @@ impl Audit {
         self.compare_signed()
     }
 
-    /// The checkpoints that the tree has come to.
+    /// The checkpoints that the tree has reached.
     fn compare_signed(&mut self) -> Result<(), AuditStop> {
         let size = self.frontier.size();
         let mut stated = Vec::new();
@@ -273,7 +273,7 @@ impl Audit {
             let parents = parents(row, &nodes)?;
             edges.extend(parents.iter().map(|parent| (parent.seq, expected)));
             if let Some(column) = self.changed_column(row, &parents) {
-                let what = format!("entry {expected}: the column `{column}` is not what the entry makes");
+                let what = format!("entry {expected}: the column `{column}` does not match the entry");
                 return Err(AuditStop::Fault(AuditFault::changed(Some(expected), what)));
             }
             self.last = expected;
@@ -292,7 +292,7 @@ impl Audit {
         }
     }
 
-    /// The first derived column that is not what the entry and those it depends on make.
+    /// The first derived column that does not match the entry and its dependencies.
     fn changed_column(&mut self, row: &EntryRow, parents: &[&LineageNode]) -> Option<&'static str> {
         let content = &row.entry.content;
         let event = recorded_identity(content);
@@ -314,7 +314,7 @@ impl Audit {
         changed.map(|column| column.name)
     }
 
-    /// Adds a hash to a level, and compares the tile that becomes whole by it.
+    /// Adds a hash to a level, and compares the tile that is completed by it.
     fn hash(
         &mut self,
         reads: &mut dyn Reads,
@@ -340,18 +340,18 @@ impl Audit {
         match reads.tile(head, level as u8, index)? {
             Some(tile) if tile.hashes == hashes && tile.root == root => {}
             _ => {
-                let what = format!("tile {level}/{index} is not what its entries make");
+                let what = format!("tile {level}/{index} does not match its entries");
                 return Err(AuditStop::Fault(AuditFault::changed(Some(self.last), what)));
             }
         }
         self.hash(reads, head, level + 1, root)
     }
 
-    /// What can be said only when all entries were read.
+    /// The checks that need all entries to be read.
     fn end(self, reads: &mut dyn Reads, head: &Head) -> Result<(), AuditStop> {
         let about_all = |what: &str| Err(AuditStop::Fault(AuditFault::changed(None, what.to_owned())));
         if self.frontier != head.frontier {
-            return about_all("the head of the log is not what its entries make");
+            return about_all("the head of the log does not match its entries");
         }
         if self.last_at != head.last_at {
             return about_all("the column `last_at` of the log is not the time of its newest entry");
@@ -371,7 +371,7 @@ impl Audit {
             );
             return Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Schema, seq: None, what }));
         }
-        // Last, because the transaction ends with what is found.
+        // Last, because the transaction ends with a finding.
         match reads.index_difference()? {
             None => Ok(()),
             Some(difference) => {

@@ -7,7 +7,7 @@ use crealeph_contracts::digest::Sha256;
 use crate::keys::Keyring;
 use crate::position::MAX_SEQ;
 
-/// A signed statement of what the log was at one size.
+/// A signed statement of the log's state at one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedCheckpoint {
     /// The log's name.
@@ -21,7 +21,7 @@ pub struct SignedCheckpoint {
 }
 
 impl SignedCheckpoint {
-    /// States and signs.
+    /// Composes the note and signs it.
     pub(crate) fn sign(origin: &str, size: u64, root: Sha256, keys: &Keyring) -> SignedCheckpoint {
         let text = format!("{origin}\n{size}\n{}\n", STANDARD.encode(root.as_bytes()));
         let note = format!("{text}\n{}", keys.sign(origin, &text));
@@ -29,13 +29,13 @@ impl SignedCheckpoint {
     }
 }
 
-/// What a note states: the log, how many entries, the root of their tree. Who signed it is for a verifier to say.
+/// The statement of a note: the log, how many entries, the root of their tree. A verifier checks who signed it.
 pub(crate) fn stated(note: &str) -> Option<(&str, u64, Sha256)> {
     let mut lines = note.split('\n');
     let (origin, number, root) = (lines.next()?, lines.next()?, lines.next()?);
     let size: u64 = number.parse().ok().filter(|size| *size <= MAX_SEQ)?;
     let root = Sha256::from_bytes(STANDARD.decode(root).ok()?.try_into().ok()?);
-    // Nothing but these three lines is stated: what follows is the blank line before the signatures.
+    // The note states nothing but these three lines: next is the blank line before the signatures.
     (!origin.is_empty() && size.to_string() == number && lines.next() == Some(""))
         .then_some((origin, size, root))
 }

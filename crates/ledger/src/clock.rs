@@ -1,4 +1,4 @@
-//! The ledger's clock: read by the writer alone (R20). It may jump back; what the ledger writes does not.
+//! The ledger's clock: only the writer reads it (R20). It may jump back; the times that the ledger writes do not.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use crate::error::LedgerError;
 use crate::position::Millis;
 use crate::store::Head;
 
-/// How far ahead of the clock the newest entry may be and still be the time that entries are judged by.
+/// How far ahead of the clock the newest entry may be and still set the time that entries are judged by.
 const JUDGING_SKEW_MS: i64 = 300_000;
 
 /// Tells the time.
@@ -49,7 +49,7 @@ impl Clock {
         head.read_at.filter(|_| self.is_system).unwrap_or_else(|| self.now())
     }
 
-    /// The time that entries are judged by: the true time, or the newest entry's if that is a little ahead, since createdAt
+    /// The time that entries are judged by: the true time, or the newest entry's if that is slightly ahead, since createdAt
     /// never goes back and clocks differ. An entry that is dated further ahead is in the future.
     pub(crate) fn judging_time(&self, head: &Head) -> Millis {
         let now = self.now_for(head);
@@ -57,12 +57,12 @@ impl Clock {
     }
 }
 
-/// Whether a time is further ahead of another than a bound.
+/// Whether a time is further ahead of another than a limit.
 pub(crate) fn is_ahead(time: Millis, now: Millis, skew_ms: i64) -> bool {
     time.get().saturating_sub(now.get()) > skew_ms
 }
 
-/// The clock that a writing thread dates entries by, and how far it may be from others.
+/// The clock that a writing thread dates entries by, and how far it may differ from others.
 #[derive(Clone, Debug)]
 pub(crate) struct DatingClock {
     pub clock: Clock,
@@ -71,16 +71,16 @@ pub(crate) struct DatingClock {
     pub place: String,
 }
 
-/// The time of new entries, and why they are refused if they are.
+/// The time of new entries, or why they are refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Dating {
     pub now: Millis,
-    /// The newest entry is further ahead than the bound.
+    /// The newest entry is further ahead than the limit.
     pub refusal: Option<LedgerError>,
 }
 
 impl DatingClock {
-    /// Dates what follows a log's newest entry. If the database's clock and the machine's are far apart, it is unknown which
+    /// Dates the entry after a log's newest entry. If the database's clock and the machine's differ by much, it is unknown which
     /// is right, and an entry that is dated wrongly can never be removed.
     pub(crate) fn dating(&self, head: &Head) -> Dating {
         let DatingClock { clock, skew_ms, place } = self;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::merkle::Frontier;
 
-    /// A log whose newest entry has a time, as a database of another clock reads it.
+    /// A log whose newest entry has a time, as a database with another clock reads it.
     fn head(last_at: i64, read_at: Option<i64>) -> Head {
         Head {
             tenant_id: TenantId::parse("t").unwrap(),

@@ -1,5 +1,5 @@
-//! The columns of an entry: one list, by which both databases select, insert, read and audit. A row is read by the names in
-//! it, which are resolved when this is compiled; what does not fit its leaf hash is an error, never returned.
+//! The columns of an entry: one list, by which both databases select, insert, read and audit. A row is read by column names,
+//! which are resolved at compile time; an entry that does not match its leaf hash is an error, never returned.
 
 use std::borrow::Cow;
 
@@ -23,16 +23,16 @@ pub(crate) struct Column {
     pub value: ColumnValue,
 }
 
-/// What a column's value comes from.
+/// The source of a column's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnSource {
     /// The entry itself: its leaf hash covers it.
     Entry,
-    /// The same, and earlier versions of the schema do not have it.
+    /// The same, but earlier versions of the schema do not have it.
     NewEntry,
     /// Derived from the entry and what it depends on; only an audit can tell whether it is right.
     Derived,
-    /// The same, and versions of the schema before it was derived do not have it.
+    /// The same, but versions of the schema before it was derived do not have it.
     NewlyDerived,
 }
 
@@ -54,7 +54,7 @@ impl ColumnValue {
     }
 }
 
-/// Every column of an entry but those that say where it is, which differ between the databases.
+/// Every column of an entry except its position, which differs between the databases.
 pub(crate) const ENTRY_COLUMNS: [Column; 24] = {
     use ColumnSource::{Derived, Entry, NewEntry, NewlyDerived};
     use ColumnValue::{Bytes, Number, Text};
@@ -116,11 +116,11 @@ fn reached(row: &EntryRow, kind: SnapshotType) -> Option<i64> {
 
 /// How a database writes the columns in a `SELECT`.
 pub(crate) struct Dialect {
-    /// The column that says where an entry is; it comes first.
+    /// The column of an entry's position; it comes first.
     pub place: &'static str,
-    /// What stands before the name of a column.
+    /// The prefix of a column's name.
     pub prefix: &'static str,
-    /// In place of a text, a number and bytes that an earlier version of the schema does not have.
+    /// Replacements for a text, a number and bytes that an earlier version of the schema does not have.
     pub no_text: &'static str,
     pub no_number: &'static str,
     pub no_bytes: &'static str,
@@ -147,7 +147,7 @@ impl SchemaAge {
     }
 }
 
-/// What a `SELECT` asks for so that its rows can be read here.
+/// The columns of a `SELECT` whose rows can be read here.
 #[derive(Debug)]
 pub(crate) struct SelectLists {
     /// For [`read_entry`] and [`read_raw`].
@@ -218,7 +218,7 @@ pub(crate) trait StoredRow<'r> {
     fn text(&self, column: usize) -> Result<Option<&'r str>, LedgerError>;
     fn number(&self, column: usize) -> Result<Option<i64>, LedgerError>;
     fn bytes(&self, column: usize) -> Result<Option<&'r [u8]>, LedgerError>;
-    /// The error of an entry that is not what was written.
+    /// The error of an entry that was changed.
     fn damaged(&self, seq: Seq, what: String) -> LedgerError;
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn read_entry<'r, R: StoredRow<'r>>(
     })
 }
 
-/// Reads the text that an entry's columns make, whatever they hold.
+/// Reads the text that an entry's columns give, whatever they contain.
 pub(crate) fn read_raw<'r, R: StoredRow<'r>>(
     row: &R,
     tenant_id: &'r TenantId,
@@ -243,7 +243,7 @@ pub(crate) fn read_raw<'r, R: StoredRow<'r>>(
     Ok(RawEntry { canonical: columns.canonical.text(), leaf: columns.leaf.to_vec() })
 }
 
-/// Reads what a lineage needs of an entry.
+/// Reads the parts of an entry that a lineage needs.
 pub(crate) fn read_node<'r, R: StoredRow<'r>>(row: &R) -> Result<LineageNode, LedgerError> {
     let seq = row.seq()?;
     let unreadable = || row.damaged(seq, format!("entry {seq} cannot be read back"));
@@ -315,7 +315,7 @@ impl<'r> EntryColumns<'r> {
         })
     }
 
-    /// The entry, if it is what its leaf hash says.
+    /// The entry, if it matches its leaf hash.
     fn checked(&self, tenant_id: &TenantId) -> Option<EntryRow> {
         let columns = &self.canonical;
         let content = Content {
@@ -360,7 +360,7 @@ fn read_reach<'r, R: StoredRow<'r>>(row: &R, first: usize) -> Result<LineageReac
     Ok(LineageReach::from_columns(columns))
 }
 
-/// An optional value as its type: absent stays absent, unreadable is a fault.
+/// An optional value as its type: absent stays absent, unreadable is an error.
 fn parsed<V, T, E>(value: Option<V>, parse: impl Fn(V) -> Result<T, E>) -> Option<Option<T>> {
     value.map(parse).transpose().ok()
 }

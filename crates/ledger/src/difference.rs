@@ -5,10 +5,10 @@ use crealeph_contracts::json::{Limits, Node, NodeKind, canonical, parse};
 
 use crate::entry::Content;
 
-/// How many differences are named.
+/// How many differences are listed.
 pub(crate) const MAX_NAMED: usize = 20;
 
-/// The pointers of what differs, in the order of the document; empty if the contents are the same (R10).
+/// The pointers of the differences, in the order of the document; empty if the contents are the same (R10).
 pub(crate) fn differences(recorded: &Content, sent: &Content) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |pointer: &str, is_same: bool| {

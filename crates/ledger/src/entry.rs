@@ -1,7 +1,7 @@
 //! An entry as the ledger keeps it: the producer's content in its normal form, and the envelope the ledger adds.
 //!
-//! The canonical text of an entry (RFC 8785) is rebuilt from its columns; its BLAKE3 stands in the leaf record, and
-//! the leaf's hash in the Merkle log. A stored byte that changes changes that hash, so every read can tell.
+//! The canonical text of an entry (RFC 8785) is rebuilt from its columns; its BLAKE3 is in the leaf record, and
+//! the leaf's hash in the Merkle log. A changed byte in storage changes that hash, so every read detects it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,30 +21,30 @@ use crate::reach::EffectiveTime;
 /// The type whose entries are judged by the execution contract.
 pub const EXECUTION_EVENT: &str = "execution_event";
 
-/// How deep a payload may nest. What embeds it adds to that, and must be read by readers that take 192 (R3): an entry 1,
+/// How deep a payload may nest. Documents that embed it add to that, and readers that accept 192 (R3) must read them: an entry 1,
 /// an export line or a proof 2, a snapshot 3, the input of an agent 4.
 pub const MAX_PAYLOAD_DEPTH: usize = 160;
 
 /// How a lineage names an entry by its client key instead of its id.
 pub const KEY_PREFIX: &str = "key:";
 
-/// What the producer says, normalized: payload canonical, lineage a sorted set, what is empty absent.
+/// The producer's content, normalized: payload canonical, lineage a sorted set, empty fields absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     /// The robot.
     pub robot_id: RobotId,
-    /// The module that made it.
+    /// The module that wrote it.
     pub module: Name,
-    /// Where that had it from.
+    /// The source of the module's data.
     pub source: Name,
-    /// What it is.
+    /// Its type.
     pub kind: Name,
     /// Its state.
     pub state: Name,
-    /// The payload's RFC 8785 text; empty in an entry that an older program stored without one
+    /// The payload's RFC 8785 text; empty in an entry that an older version stored without one
     /// ([`crealeph_contracts::entry::with_lost_payload`]).
     pub payload: Arc<str>,
-    /// What it depends on; before it is stored an id may be `key:` and a client key.
+    /// The entries it depends on; before it is stored an id may be `key:` and a client key.
     pub depends_on: Vec<LedgerId>,
     /// The execution that made it.
     pub execution_id: Option<ExecutionId>,
@@ -88,7 +88,7 @@ impl Content {
         self.kind.as_str() == EXECUTION_EVENT
     }
 
-    /// Replaces the lineage by the ids it was resolved to.
+    /// Replaces the lineage by the resolved ids.
     pub(crate) fn resolve(&mut self, ids: BTreeSet<LedgerId>) {
         self.depends_on = ids.into_iter().collect();
     }
@@ -122,17 +122,17 @@ pub struct StoredEntry {
     pub seq: Seq,
     /// The tenant.
     pub tenant_id: TenantId,
-    /// When the ledger took it.
+    /// When the ledger accepted it.
     pub created_at: Millis,
-    /// Who appended it through a server. It comes from the server, never from the producer, so it is no part of
-    /// what makes two entries the same (R10).
+    /// Who appended it through a server. It comes from the server, never from the producer, so it does not
+    /// make two entries different (R10).
     pub actor: Option<Name>,
-    /// What the producer said.
+    /// The producer's content.
     pub content: Content,
 }
 
 impl StoredEntry {
-    /// Its effective time and place (R20): when it was true, else when the ledger took it.
+    /// Its effective time and place (R20): when it was true, else when the ledger accepted it.
     pub(crate) fn effective(&self) -> EffectiveTime {
         EffectiveTime { at: effective_at(self.content.observed_at.as_ref(), self.created_at), seq: self.seq }
     }
@@ -162,10 +162,10 @@ impl StoredEntry {
         columns.text()
     }
 
-    /// Reads an entry as a ledger shows it: whole, with its time to the millisecond.
+    /// Reads an entry as a ledger shows it: complete, with its time to the millisecond.
     ///
     /// # Errors
-    /// With what is wrong first.
+    /// The first problem.
     pub fn read_from(node: Node<'_>) -> Result<Self, String> {
         const INCOMPLETE: &str = "the entry is incomplete";
         let entry = Entry::read_from(node).map_err(|violations| {
@@ -202,7 +202,7 @@ impl StoredEntry {
         merkle::leaf_hash(self.leaf_record().as_bytes())
     }
 
-    /// The entry as the contracts know it: what snapshots are derived from.
+    /// The entry as the contracts know it, for snapshots.
     pub fn to_entry(&self) -> Entry {
         let content = &self.content;
         let lineage = content.has_lineage().then(|| Lineage {
@@ -233,12 +233,12 @@ impl StoredEntry {
     }
 }
 
-/// When something was true: its observedAt, else when the ledger took it (R20).
+/// When the content was true: its observedAt, else when the ledger accepted it (R20).
 pub(crate) fn effective_at(observed_at: Option<&Timestamp>, created_at: Millis) -> Instant {
     observed_at.map_or_else(|| created_at.instant(), Timestamp::instant)
 }
 
-/// What an entry's canonical text is made of, trusted or not.
+/// The parts of an entry's canonical text, trusted or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanonicalColumns<'a> {
     pub actor: Option<&'a str>,

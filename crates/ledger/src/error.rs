@@ -14,7 +14,7 @@ use crate::difference::MAX_NAMED;
 
 use crate::position::Seq;
 
-/// The ledger itself could not do what was asked; nothing was acknowledged.
+/// The ledger itself failed; nothing was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
@@ -25,10 +25,10 @@ pub enum LedgerError {
     /// There is something, but not a ledger.
     #[error("`{place}` is not a ledger: {reason}")]
     Foreign { place: String, reason: String },
-    /// A ledger of a later program.
+    /// A ledger of a later version.
     #[error("`{place}` has schema version {found}, and this program supports up to {known}")]
     Newer { place: String, found: u32, known: u32 },
-    /// A ledger of an earlier program.
+    /// A ledger of an earlier version.
     #[error(
         "`{place}` has schema version {found} and this program needs {known}: entries can be listed, exported and verified, nothing can be appended and no snapshot derived"
     )]
@@ -38,13 +38,13 @@ pub enum LedgerError {
         "the newest entry of tenant `{tenant}` is dated {newest}, more than {seconds} s ahead of the clock, which says {now}"
     )]
     ClockBehind { tenant: String, newest: String, now: String, seconds: i64 },
-    /// The database's clock and the machine's are far apart.
+    /// The database's clock and the machine's differ too much.
     #[error(
         "the clock of `{place}` says {database} and this machine's says {machine}, more than {seconds} s apart"
     )]
     ClocksDiffer { place: String, database: String, machine: String, seconds: i64 },
-    /// Something is there already.
-    #[error("`{place}` exists already; nothing was changed")]
+    /// The file already exists.
+    #[error("`{place}` already exists; nothing was changed")]
     Exists { place: String },
     /// The file was replaced or removed while it was in use.
     #[error(
@@ -61,9 +61,9 @@ pub enum LedgerError {
     #[error("`{place}` cannot be written: {reason}")]
     ReadOnly { place: String, reason: String },
     /// The database refuses it to this login.
-    #[error("the database `{place}` refuses: {reason}")]
+    #[error("the database `{place}` refused: {reason}")]
     Denied { place: String, reason: String, next: String },
-    /// What is stored is not what was written.
+    /// The stored data is not what was written.
     #[error("`{place}` is damaged: {what}")]
     Damaged { place: String, seq: Option<Seq>, what: String },
     /// The other side of an encrypted connection is not who it should be.
@@ -72,16 +72,16 @@ pub enum LedgerError {
     /// Reading or writing failed.
     #[error("`{place}` failed: {reason}")]
     Failed { place: String, reason: String },
-    /// The connection broke in the middle of a commit, and could not be made again to ask.
+    /// The connection broke in the middle of a commit, and the ledger could not reconnect to find out the outcome.
     #[error("the connection to `{place}` broke during a commit: {reason}")]
     OutcomeUnknown { place: String, reason: String },
-    /// A question beyond a bound.
+    /// A query beyond a limit.
     #[error("{what} is {found} and the limit is {limit}")]
     Beyond { what: &'static str, found: usize, limit: usize },
-    /// The start of several ids.
+    /// The prefix of several ids.
     #[error(transparent)]
     AmbiguousId(#[from] AmbiguousId),
-    /// A cursor that this ledger did not give out.
+    /// A cursor that this ledger did not issue.
     #[error("`{cursor}` is not a cursor of this ledger")]
     BadCursor { cursor: String },
     /// More batches are waiting than allowed.
@@ -128,9 +128,7 @@ impl LedgerError {
             LedgerError::ClocksDiffer { .. } => {
                 "set the one that is wrong, or raise `max_clock_skew_seconds` under [ledger]"
             }
-            LedgerError::Replaced { .. } => {
-                "put the right file in place, start again, and send the batch again"
-            }
+            LedgerError::Replaced { .. } => "restore the right file, start again, and send the batch again",
             LedgerError::Busy { .. } => "find the process that holds it, or try again",
             LedgerError::Full { .. } => "free some space and send the batch again",
             LedgerError::ReadOnly { .. } => "check the owner and mode of the file and its folder",
@@ -196,7 +194,7 @@ impl LedgerError {
     }
 }
 
-/// Why a batch was not written. A batch is written whole or not at all.
+/// Why a batch was not written. A batch is written completely or not at all.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum AppendError {
@@ -233,7 +231,7 @@ impl AppendError {
     }
 }
 
-/// By which identity an entry was recognised.
+/// The identity by which an entry was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryIdentity {
     /// Its client key.
@@ -262,27 +260,27 @@ pub enum EntryRefusal {
     /// It cannot be read back (R3).
     #[error(transparent)]
     Unreadable(ComposeError),
-    /// Its lineage names what the tenant's ledger does not hold.
-    #[error("the ledger holds no entry {} of this tenant; depend on entries that exist", quoted(.0))]
+    /// Its lineage names an entry that the tenant's ledger does not have.
+    #[error("the ledger has no entry {} in this tenant; depend on entries that exist", quoted(.0))]
     UnknownLineage(Vec<String>),
-    /// Recorded already, with other content (R10).
+    /// Already recorded, with other content (R10).
     #[error("IDEMPOTENCY_CONFLICT: entry `{existing}` has this {identity} and differs in {}; send the same content, or a new identity", differing(.differs))]
     Conflict { existing: LedgerId, identity: EntryIdentity, differs: Vec<String> },
     /// It may not follow the events before it (R9).
     #[error("{0}")]
     Transition(execution::EventRefusal),
-    /// The id made for it is another entry's.
-    #[error("the ledger holds an entry `{0}` already; make a new id")]
+    /// The id created for it belongs to another entry.
+    #[error("the ledger already has an entry `{0}`; create a new id")]
     IdTaken(LedgerId),
-    /// It pretends to be what only CreAleph writes.
+    /// Its module, type or key is reserved for CreAleph.
     #[error(
-        "the {member} `{value}` is reserved for what CreAleph writes itself; use another {member}, see `reserved` in docs/ledger.md"
+        "the {member} `{value}` is reserved for CreAleph's own entries; use another {member}, see `reserved` in docs/ledger.md"
     )]
     Reserved { member: &'static str, value: String },
     /// It was decided on a state of the log that is no longer the newest.
     #[error("the log has grown from entry {after} to entry {last} since it was read; read it again")]
     Moved { after: Seq, last: Seq },
-    /// It is beyond a bound.
+    /// It exceeds a limit.
     #[error("{what} is {found} and the limit is {limit}; make it smaller, or raise the limit")]
     TooLarge { what: &'static str, found: usize, limit: usize },
 }

@@ -1,5 +1,5 @@
-//! An execution event on its way to the log. It is read once, on its producer's thread; what its contract says of it in its
-//! context (the ledger's time, the entries it depends on) is judged when it is planned.
+//! An execution event on its way to the log. It is read once, on its producer's thread; its contract's rules for its
+//! context (the ledger's time, the entries it depends on) are checked when it is planned.
 
 use crealeph_contracts::execution_event::ExecutionEvent;
 use crealeph_contracts::json::{self, ObjectWriter};
@@ -10,8 +10,8 @@ use crate::entry::{Content, StoredEntry};
 use crate::position::Millis;
 use crate::row::EventIdentity;
 
-/// Reads an event that is valid by itself. `None` for one that is not: it is refused with everything that is wrong with
-/// it when it is planned.
+/// Reads an event that is valid by itself. `None` for an invalid one: it is refused with all its violations
+/// when it is planned.
 pub(crate) fn read_event(tenant_id: &TenantId, content: &Content) -> Option<Box<ExecutionEvent>> {
     parse(tenant_id, content, Millis::new(i64::MAX)).map(Box::new)
 }

@@ -21,7 +21,7 @@ use crate::store::{Head, LatestEntries, Reads};
 use crate::view::LogView;
 
 impl LogView<'_> {
-    /// What a snapshot of one robot is derived from (R17): a bounded number of look-ups, whatever the log's length.
+    /// The facts that a snapshot of one robot is derived from (R17): a bounded number of look-ups, whatever the log's length.
     pub fn facts(
         &mut self,
         robot: &RobotId,
@@ -35,7 +35,7 @@ impl LogView<'_> {
         self.facts_of(robot, high, rules, Derivation::default())
     }
 
-    /// The same, from the entries up to a sequence number if one is given, and the position it was read at.
+    /// The same, from the entries up to a sequence number if one is given, and the position at which it was read.
     pub fn facts_up_to(
         &mut self,
         robot: &RobotId,
@@ -48,7 +48,7 @@ impl LogView<'_> {
         Ok((facts, Position { seq, now: self.clock.judging_time(self.head) }))
     }
 
-    /// The newest entry of each type by effective time, from the entries up to a sequence number if one is given: what
+    /// The newest entry of each type by effective time, from the entries up to a sequence number if one is given: all that
     /// coherence is judged by, without the lists and the lineage that a snapshot also shows.
     pub fn newest(
         &mut self,
@@ -63,7 +63,7 @@ impl LogView<'_> {
         self.newest_entries(rows, &found, Derivation::EffectiveTime)
     }
 
-    /// What a snapshot looks at of each wanted type, and the rows that may be the newest of one.
+    /// The entries that a snapshot reads of each wanted type, and the rows that may be the newest of one.
     fn latest_rows(
         &mut self,
         robot: &RobotId,
@@ -149,7 +149,7 @@ impl LogView<'_> {
             .flat_map(|(_, row)| SnapshotType::ALL.map(|kind| used(row, kind)))
             .flatten()
             .collect();
-        // Most of what the newest entries depend on are the newest entries.
+        // Most dependencies of the newest entries are newest entries themselves.
         let (near, far): (Vec<Seq>, Vec<Seq>) = reached.into_iter().partition(|seq| found.contains_key(seq));
         let far = self.reads.by_seqs(self.head, &far)?;
         let judged = |row: &EntryRow| match derivation {
@@ -199,7 +199,7 @@ impl LogView<'_> {
             if depends_on.iter().all(|id| asked.contains(id)) {
                 continue;
             }
-            // What the other open ones depend on is asked for with it: fewer queries, each of bounded size.
+            // The dependencies of the other open ones are read with it: fewer queries, each of bounded size.
             let open_ones = open.values().flat_map(|(_, depends_on)| depends_on);
             let unknown: Vec<LedgerId> = depends_on
                 .iter()
@@ -217,7 +217,7 @@ impl LogView<'_> {
     }
 }
 
-/// What was read of the wanted types, in their order; the six of a snapshot come first.
+/// The rows read of the wanted types, in their order; the six of a snapshot come first.
 struct LatestRows {
     latest: Vec<LatestEntries>,
     found: BTreeMap<Seq, EntryRow>,

@@ -1,5 +1,5 @@
 //! Following a log as it grows. Inside a process the writer says when a log has grown; for other processes' writes
-//! one thread waits on the database's own signal, and only while someone follows. Nobody polls a table.
+//! one thread waits on the database's own signal, and only while someone follows. Nothing polls a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crealeph_contracts::scalar::TenantId;
 
-/// How many tenants are named one by one; beyond that, every log counts as grown.
+/// How many tenants are listed by name; beyond that, every log counts as grown.
 const MAX_NAMED: usize = 1_024;
 
 /// The logs that may have grown.
@@ -23,7 +23,7 @@ impl GrownLogs {
         self.is_any || self.tenants.contains(tenant)
     }
 
-    /// Whether none has.
+    /// Whether none may have grown.
     pub fn is_empty(&self) -> bool {
         !self.is_any && self.tenants.is_empty()
     }
@@ -38,9 +38,9 @@ impl GrownLogs {
 
 #[derive(Debug, Default)]
 struct WatchState {
-    /// Counts what this process has written, by tenant.
+    /// Counts the writes of this process, by tenant.
     grown: BTreeMap<TenantId, u64>,
-    /// Counts what others may have written, to any tenant.
+    /// Counts possible writes of others, to any tenant.
     others: u64,
     /// What each watch of all logs has not seen yet, by its number.
     unseen: BTreeMap<u64, GrownLogs>,
@@ -161,8 +161,8 @@ impl AllLogsWatch {
         AllLogsWatch { growth: Arc::clone(growth), number }
     }
 
-    /// Waits on this thread until a log may have grown or the timeout ends; returns those that may have grown since it was
-    /// asked last. After a write of another process that is every log.
+    /// Waits on this thread until a log may have grown or the timeout ends; returns those that may have grown since the last
+    /// call. After a write of another process that is every log.
     pub fn wait(&mut self, timeout: Duration) -> GrownLogs {
         let is_idle = |state: &mut WatchState| {
             state.unseen.get(&self.number).is_none_or(GrownLogs::is_empty) && !state.is_closed

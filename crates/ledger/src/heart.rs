@@ -1,4 +1,4 @@
-//! Renews leases until they are dropped: one thread for all of a ledger's, started by the first, ended with the ledger.
+//! Renews leases until they are dropped: one thread for all of a ledger's leases, started by the first, ended with the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ impl Heart {
         Ok(())
     }
 
-    /// Ends the thread. It may hold the last reference to the ledger itself, and then it is the thread that runs this.
+    /// Ends the thread. It may hold the last reference to the ledger itself; then this code runs on that thread.
     pub(crate) fn stop(&mut self) {
         self.kept.lock().is_closed = true;
         self.kept.changed.notify_one();
@@ -83,7 +83,7 @@ impl Heart {
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {
-            // A thread that panicked has stopped too.
+            // A thread that panicked has also stopped.
             let _ = thread.join();
         }
     }
@@ -133,7 +133,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Whether the lease was lost; what is done under it is then useless.
+    /// Whether the lease was lost; work under it is then useless.
     pub fn is_lost(&self) -> bool {
         self.kept.lock().leases.get(&self.number).is_some_and(|beat| beat.is_lost)
     }

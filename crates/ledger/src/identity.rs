@@ -1,5 +1,5 @@
-//! The ids the ledger gives: UUIDs of version 7, the millisecond first, so that neighbours in time are neighbours
-//! in an index. Randomness is drawn here alone, a block at a time.
+//! The ids that the ledger assigns: UUIDs of version 7, the millisecond first, so that neighbours in time are neighbours
+//! in an index. Only this module draws randomness, a block at a time.
 
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::uuid::Uuid;
@@ -9,7 +9,7 @@ use crate::position::{Millis, Seq};
 
 const BLOCK: usize = 1024;
 
-/// Makes entry ids.
+/// Creates entry ids.
 #[derive(Debug, Default)]
 pub(crate) struct IdSource {
     random: Vec<[u8; 8]>,

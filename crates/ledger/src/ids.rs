@@ -1,4 +1,4 @@
-//! Ids as people type and read them: the one that a word starts, and the shortest start that tells one apart. Answered by jumps in the
+//! Ids as people type and read them: the one that a word is a prefix of, and the shortest unique prefix. Answered by jumps in the
 //! index of the ids, so the length of the log does not matter.
 
 use crealeph_contracts::held_change::HELD_CHANGE_KEY;
@@ -11,7 +11,7 @@ use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::store::Side;
 
-/// What an id names.
+/// The kind of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// An entry.
@@ -36,7 +36,7 @@ impl IdKind {
         }
     }
 
-    /// What stands before it there.
+    /// The prefix of its values there.
     fn prefix(self) -> &'static str {
         match self {
             IdKind::Entry | IdKind::Execution => "",
@@ -60,10 +60,10 @@ impl From<NamedKind> for IdKind {
 }
 
 impl Ledger {
-    /// The id that a word is, or is the start of; absent if there is none. A whole id is never ambiguous.
+    /// The id that a word is, or is a prefix of; absent if there is none. A whole id is never ambiguous.
     ///
     /// # Errors
-    /// When several ids start with it, or the ledger cannot be read.
+    /// If several ids start with it, or the ledger cannot be read.
     pub fn id_of(&self, tenant: &TenantId, kind: IdKind, word: &str) -> Result<Option<String>, LedgerError> {
         if word.is_empty() {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Ledger {
     /// The ids that start with a word, in order, at most so many.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
+    /// If the ledger cannot be read.
     pub fn ids_starting(
         &self,
         tenant: &TenantId,
@@ -106,7 +106,7 @@ impl Ledger {
     /// The short forms of ids, in the same order.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
+    /// If the ledger cannot be read.
     pub fn short_ids(
         &self,
         tenant: &TenantId,

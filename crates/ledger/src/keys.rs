@@ -1,5 +1,5 @@
 //! The signing keys of a ledger: a folder that only its owner may enter, one file per key that only its owner may
-//! read. Keys are added by rotation and taken out of use by hand; a secret is never printed, logged or exported.
+//! read. Rotation adds keys, and keys are removed by hand; a secret is never printed, logged or exported.
 
 use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
@@ -15,7 +15,7 @@ use ed25519_dalek::{Signer as _, SigningKey};
 const HEADER: &str = "crealeph signing key, Ed25519; keep it secret";
 /// The type byte of an Ed25519 key in a signed note.
 const ED25519: u8 = 0x01;
-/// How many keys may sign side by side.
+/// How many keys may sign in parallel.
 const MAX_KEYS: usize = 16;
 /// How many files the folder may hold, keys or not.
 const MAX_FILES: usize = 1_024;
@@ -34,14 +34,14 @@ pub enum SigningKeyError {
     /// Not a key file.
     #[error("`{}` is not a signing key", .file.display())]
     Unreadable { file: PathBuf },
-    /// The copy of what was signed last cannot be read back.
+    /// The copy of the last signed head cannot be read back.
     #[error("`{}` is not a checkpoint of this log: the signer cannot tell whether the log extends what it signed", .file.display())]
     Unsigned { file: PathBuf },
     /// Reading or writing failed.
     #[error("`{}` failed: {reason}", .path.display())]
     Failed { path: PathBuf, reason: String },
     /// Too many keys.
-    #[error("`{}` holds {MAX_KEYS} keys already", .folder.display())]
+    #[error("`{}` already holds {MAX_KEYS} keys", .folder.display())]
     TooMany { folder: PathBuf },
 }
 
@@ -61,7 +61,7 @@ impl SigningKeyError {
     }
 }
 
-/// The keys in use, oldest first. Every checkpoint is signed by all of them, so that anyone who knows an older key can
+/// The keys in use, oldest first. All of them sign every checkpoint, so that anyone who knows an older key can
 /// still verify it; a newer key must be learned by other means.
 pub struct Keyring {
     keys: Vec<SigningKey>,
@@ -85,7 +85,7 @@ impl Keyring {
         Ok(Keyring { keys })
     }
 
-    /// Makes the folder if need be, and a new key in it: the first one, or a rotation.
+    /// Creates the folder if needed, and a new key in it: the first one, or a rotation.
     pub fn create(folder: &Path) -> Result<Keyring, SigningKeyError> {
         let failed = |error: std::io::Error| failed(folder, &error);
         if !folder.is_dir() {
@@ -126,12 +126,12 @@ impl Keyring {
         self.keys.iter().map(|key| key.sign(message).to_bytes()).collect()
     }
 
-    /// What a verifier knows each key by, oldest first: name and key id, joined by `+`.
+    /// The name by which a verifier knows each key, oldest first: name and key id, joined by `+`.
     pub fn key_ids(&self, name: &str) -> Vec<String> {
         self.keys.iter().map(|key| shown_id(name, &key.verifying_key().to_bytes())).collect()
     }
 
-    /// The public keys as a verifier takes them, oldest first: name, key id and key, joined by `+`.
+    /// The public keys in the form for a verifier, oldest first: name, key id and key, joined by `+`.
     pub fn verifier_keys(&self, name: &str) -> Vec<String> {
         let keys = self.keys.iter().map(|key| {
             let public = key.verifying_key().to_bytes();
@@ -168,7 +168,7 @@ fn key_files(folder: &Path) -> Result<Vec<PathBuf>, SigningKeyError> {
     let mut files = Vec::new();
     for (number, entry) in entries.enumerate() {
         if number >= MAX_FILES {
-            let reason = format!("it holds more than {MAX_FILES} files; keep nothing but keys in it");
+            let reason = format!("it has more than {MAX_FILES} files; keep only keys in it");
             return Err(SigningKeyError::Failed { path: folder.to_owned(), reason });
         }
         let path = entry.map_err(|error| failed(folder, &error))?.path();

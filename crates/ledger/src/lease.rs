@@ -1,7 +1,8 @@
-//! Leases: who works on what, until when. They are stored beside the log, never in it, and do not change it; entries may be
+//! Leases: who works on what, until when. They are stored next to the log, never in it, and do not change it; entries may be
 //! appended under one.
 //!
-//! A name is held by one holder at a time, until it is released or expires by the clock that all holders share. Each holder gets a token greater than any before it in the tenant; an append under a lease is written only
+//! A name is held by one holder at a time, until it is released or expires by the clock that all holders share. Each holder gets a token
+//! greater than any before it in the tenant; an append under a lease is only written
 //! while its token is the current one, so a holder that lost its lease without noticing writes nothing.
 
 use std::fmt;
@@ -21,11 +22,11 @@ use crate::store::{ClaimResult, LeaseRequest, LeaseRow, Transaction};
 use crate::subscription::{self, SubscriptionChange};
 use crate::writer::{Fence, Job, JobTask};
 
-/// The longest time a lease may be taken or renewed for.
+/// The longest time for which a lease may be taken or renewed.
 pub const MAX_LEASE: Duration = Duration::from_hours(24);
 /// How long an expired lease is kept before its row is removed.
 pub(crate) const FORGET_AFTER_MS: i64 = 3_600_000;
-/// How many leases are taken from one search for expired ones to the next.
+/// How many leases are taken between two searches for expired ones.
 const FORGET_EVERY: i64 = 64;
 
 /// Grows with every lease that is taken in a tenant.
@@ -63,7 +64,7 @@ impl fmt::Display for LeaseToken {
     }
 }
 
-/// A lease that was taken. It says nothing about whether it is still held: the append under it does.
+/// A lease that was taken. Whether it is still held is checked by the append under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     tenant_id: TenantId,
@@ -73,7 +74,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// What is held.
+    /// Its name.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -99,29 +100,29 @@ impl Lease {
 /// Who holds a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseHolder {
-    /// As the holder called itself.
+    /// The name that the holder gave itself.
     pub holder: Name,
     /// Its fencing token.
     pub token: LeaseToken,
     /// When it expires unless it is renewed, by the clock of the leases.
     pub until: Millis,
-    /// How long that is from when it was asked.
+    /// The remaining time at the moment of the query.
     pub remaining: Duration,
 }
 
-/// What became of asking for a lease.
+/// The result of requesting a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum LeaseClaim {
     /// The caller holds it now.
     Taken(Lease),
-    /// Someone else holds it. Wait on a [`crate::LogWatch`] of the tenant for at most what remains, and ask again.
+    /// Someone else holds it. Wait on a [`crate::LogWatch`] of the tenant for at most the remaining time, and ask again.
     Held(LeaseHolder),
 }
 
 impl LeaseRow {
-    /// Its holder at a time; `None` when it has expired. A clock that went back by more than the lease's time would keep a
-    /// dead holder's lease alive for long: then it has expired too, and the token guards the rest.
+    /// Its holder at a time; `None` if it has expired. A clock that went back by more than the lease's time would keep a
+    /// dead holder's lease alive for long: then it counts as expired too, and the token protects the rest.
     pub(crate) fn holder_at(&self, now: Millis) -> Option<LeaseHolder> {
         let remaining = self.until.get().saturating_sub(now.get());
         let is_held = remaining > 0 && remaining <= self.ttl_ms.saturating_mul(2);
@@ -135,7 +136,7 @@ impl LeaseRow {
 }
 
 impl Ledger {
-    /// Takes a lease for a time, or says who holds it. `holder` is for people: the same holder asking twice is two.
+    /// Takes a lease for a time, or says who holds it. `holder` is for people: two requests of the same holder are two holders.
     pub fn take_lease(
         &self,
         tenant: &TenantId,
@@ -204,7 +205,7 @@ impl Ledger {
         Ok(holder)
     }
 
-    /// Renews a lease for its whole time, from now. An expired one that nobody took is held again.
+    /// Renews a lease for its whole time, from now. An expired lease that no one took is held again.
     pub fn renew_lease(&self, lease: &Lease) -> Result<(), LedgerError> {
         let Lease { tenant_id, name, token, ttl } = lease;
         let renewal = LeaseChange::Renew { name: name.clone(), token: *token, ttl_ms: checked_ms(*ttl)? };
@@ -223,7 +224,7 @@ impl Ledger {
         self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(false)), None)
     }
 
-    /// The same, and releases the lease in the same transaction. If nothing was written it is held as before.
+    /// The same, and releases the lease in the same transaction. If nothing was written it is still held.
     pub fn append_and_release(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
         self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(true)), None)
     }
@@ -234,7 +235,7 @@ impl Ledger {
     }
 }
 
-/// What the writing thread is to do with a lease.
+/// What the writing thread does with a lease.
 #[derive(Debug)]
 pub(crate) enum LeaseChange {
     Take(LeaseRequest),
@@ -247,12 +248,12 @@ pub(crate) enum LeaseChange {
         name: Name,
         token: LeaseToken,
     },
-    /// Not a lease, but stored beside the log as well, and some of it under one.
+    /// Not a lease, but also stored next to the log, and some of it under one.
     Subscription(SubscriptionChange),
 }
 
 impl LeaseChange {
-    /// Whether it need not survive what ends the holders of leases.
+    /// Whether it need not survive an event that ends the holders of leases.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             LeaseChange::Subscription(change) => matches!(change, SubscriptionChange::Move(_)),
@@ -261,7 +262,7 @@ impl LeaseChange {
     }
 }
 
-/// What it came to.
+/// The result.
 #[derive(Debug)]
 pub(crate) enum LeaseAnswer {
     Claimed(ClaimResult),

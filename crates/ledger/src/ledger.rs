@@ -1,6 +1,6 @@
 //! The handle of a ledger: cheap to clone, shared between threads and tasks.
 //!
-//! The interface blocks, because one thread per process is all that writing needs. [`Ledger::submit`] returns an answer that
+//! The interface blocks, because one thread per process is enough for writing. [`Ledger::submit`] returns an answer that
 //! can be awaited, so an async server never blocks on a write; it wraps reads, which take microseconds to milliseconds, in
 //! its own blocking pool.
 
@@ -37,7 +37,7 @@ use crate::sqlite::Sqlite;
 use crate::store::{Backend, Head, Reads, TenantLog, TransactionWork, WriteFailure, Writer};
 use crate::writer::{self, Batch, Job};
 
-/// Where a ledger lives.
+/// The location of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A SQLite file.
@@ -74,14 +74,14 @@ const FOLLOW_MS: u64 = 500;
 /// How many idle connections for rare writes are kept.
 const SPARE_WRITERS: usize = 2;
 
-/// How a ledger is opened.
+/// The options for opening a ledger.
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
-    /// The bounds.
+    /// The limits.
     pub limits: LedgerLimits,
     /// The clock.
     pub clock: Clock,
-    /// The folder of the signing keys; by default beside the file.
+    /// The folder of the signing keys; by default next to the file.
     pub keys: Option<PathBuf>,
 }
 
@@ -95,7 +95,7 @@ impl Default for LedgerOptions {
 #[derive(Clone)]
 pub struct Ledger {
     shared: Arc<Inner>,
-    /// Whom its entries are appended for.
+    /// The actor of its entries.
     actor: Option<Name>,
 }
 
@@ -116,11 +116,11 @@ pub(crate) struct Inner {
     writers: OnceLock<Vec<WritingThread>>,
     /// Held while the writing threads are started.
     starting: Mutex<()>,
-    /// Idle connections for what is written outside the writing threads.
+    /// Idle connections for writes outside the writing threads.
     spare: Mutex<Vec<Box<dyn Writer>>>,
     growth: Arc<Growth>,
     pub heart: Heart,
-    /// What others derive from the ledger.
+    /// Values that others derive from the ledger.
     pub kept: KeptValues,
     listener: Mutex<Option<JoinHandle<()>>>,
 }
@@ -137,14 +137,14 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// Makes a new, empty ledger with its first signing key, and opens it.
+    /// Creates a new, empty ledger with its first signing key, and opens it.
     pub fn init(location: &Location, options: LedgerOptions) -> Result<Ledger, LedgerError> {
         let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
         let create = || match location {
             Location::File(file) => Sqlite::create(file, options.limits.wait_ms),
             Location::Postgres(url) => Postgres::create(url, options.limits.wait_ms),
         };
-        // The ledger is made whole or not at all, so after an interruption at most its key is missing.
+        // The ledger is created completely or not at all, so after an interruption at most its key is missing.
         let made = create();
         let has_key = match Keyring::load(&keys) {
             Ok(_) => true,
@@ -188,8 +188,8 @@ impl Ledger {
         Ok(Ledger { shared, actor: None })
     }
 
-    /// The same ledger, whose entries are appended for someone: the server says who, by the credential, and the entry has it
-    /// as its `actor`.
+    /// The same ledger, with an actor for its entries: the server sets it, from the credential, and it becomes the entry's
+    /// `actor`.
     #[must_use]
     pub fn acting_for(&self, actor: Name) -> Ledger {
         Ledger { shared: Arc::clone(&self.shared), actor: Some(actor) }
@@ -200,12 +200,12 @@ impl Ledger {
         self.shared.backend.place()
     }
 
-    /// The bounds it was opened with.
+    /// The limits it was opened with.
     pub fn limits(&self) -> &LedgerLimits {
         &self.shared.limits
     }
 
-    /// Appends a batch, all of it or nothing, and waits until it is durable. What only CreAleph writes is refused.
+    /// Appends a batch, completely or not at all, and waits until it is durable. Reserved entries are refused.
     pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> AppendResult {
         let span = info_span!("append", %tenant, count = batch.len(), first_seq = Empty).entered();
         unreserved(&batch)?;
@@ -218,13 +218,13 @@ impl Ledger {
         outcome
     }
 
-    /// Hands something to the writer; waits while too many jobs wait already.
+    /// Gives a job to the writer; waits while too many jobs wait.
     pub(crate) fn send(&self, job: Job) -> Result<(), LedgerError> {
         let sender = self.writing_thread(&job.tenant_id)?;
         sender.send(job).map_err(|_| LedgerError::Closed)
     }
 
-    /// Hands a batch to the writer without waiting; the answer can be awaited. Refused when too many wait already.
+    /// Gives a batch to the writer without waiting; the answer can be awaited. Refused if too many wait.
     pub fn submit(&self, tenant: &TenantId, batch: Vec<Draft>) -> Result<PendingAnswer, AppendError> {
         unreserved(&batch)?;
         let (answer, pending) = AnswerSender::pair();
@@ -319,7 +319,7 @@ impl Ledger {
         LedgerError::Failed { place: self.place().to_owned(), reason: error.to_string() }
     }
 
-    /// Asks in one consistent view; `None` if the tenant has no log yet.
+    /// Queries one consistent view; `None` if the tenant has no log yet.
     pub(crate) fn ask<T>(
         &self,
         tenant: &TenantId,
@@ -335,12 +335,12 @@ impl Ledger {
         Ok(answer)
     }
 
-    /// Writes outside the writing threads, in a transaction of its own: for what is rare.
+    /// Writes outside the writing threads, in a transaction of its own: for rare writes.
     pub(crate) fn write(&self, tenant: &TenantId, work: TransactionWork<'_>) -> Result<(), LedgerError> {
         self.write_apart(Some(tenant), false, work)
     }
 
-    /// The same for what is no tenant's and need not survive what ends its processes.
+    /// The same for data that belongs to no tenant and need not survive an event that ends its processes.
     pub(crate) fn write_shared(&self, work: TransactionWork<'_>) -> Result<(), LedgerError> {
         self.write_apart(None, true, work)
     }
@@ -390,7 +390,7 @@ impl Ledger {
         Ok(page.unwrap_or(EntryPage { entries: Vec::new(), next: None }))
     }
 
-    /// What an entry depends on, or what depends on it, within a limit; `None` if there is no such entry.
+    /// The dependencies or dependents of an entry, within a limit; `None` if there is no such entry.
     pub fn lineage(
         &self,
         tenant: &TenantId,
@@ -401,7 +401,7 @@ impl Ledger {
         Ok(self.view(tenant, |view| view.lineage(id, direction, depth))?.flatten())
     }
 
-    /// What a snapshot of a robot is derived from, at an instant or now (R17); `None` if the tenant has no log.
+    /// The facts of a robot's snapshot, at an instant or now (R17); `None` if the tenant has no log.
     pub fn facts(
         &self,
         tenant: &TenantId,
@@ -423,7 +423,7 @@ impl Ledger {
         self.view(tenant, |view| view.newest(robot, None, rules))
     }
 
-    /// Whether the ledger answers, and has the schema of this program.
+    /// Whether the ledger answers, and has the schema of this version.
     pub fn check_readable(&self) -> Result<(), LedgerError> {
         self.shared.backend.read(None, &mut |reads| reads.check_schema())
     }
@@ -488,7 +488,7 @@ impl Ledger {
         Ok(found.unwrap_or((Vec::new(), false)))
     }
 
-    /// Watches a tenant's log for growth by this process or another; read on from the last sequence number seen.
+    /// Watches a tenant's log for growth by this process or another; then read on from the last sequence number seen.
     pub fn watch(&self, tenant: &TenantId) -> LogWatch {
         self.listen_to_others();
         LogWatch::new(&self.shared.growth, tenant)
@@ -500,13 +500,13 @@ impl Ledger {
         AllLogsWatch::new(&self.shared.growth)
     }
 
-    /// A number that is another one once anything was written since, by any process. `None` where that cannot be known without asking
-    /// a database, or the ledger cannot be read: its next read says why.
+    /// A number that changes after every write, by any process. `None` if it is not known without querying
+    /// a database, or if the ledger cannot be read: its next read says why.
     pub fn change_mark(&self) -> Option<i64> {
         self.shared.backend.change_mark().ok().flatten()
     }
 
-    /// Starts the thread that waits for what other processes write, if it does not run yet.
+    /// Starts the thread that waits for other processes' writes, unless it already runs.
     fn listen_to_others(&self) {
         let mut listener = self.shared.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if listener.is_some() {
@@ -527,7 +527,7 @@ impl Ledger {
         *listener = std::thread::Builder::new().name("ledger-listener".to_owned()).spawn(listen).ok();
     }
 
-    /// Copies the whole ledger to a new file while it is in use, and reports the bytes written and in all. Keys are not copied.
+    /// Copies the whole ledger to a new file while it is in use, and reports the bytes written and in total. Keys are not copied.
     pub fn backup(
         &self,
         to: &Path,
@@ -548,11 +548,11 @@ impl Ledger {
 /// The refusal of a payload that nests too deep.
 pub(crate) fn too_deep(depth: usize) -> ComposeError {
     let reason =
-        format!("its payload nests {depth} deep, and at most {MAX_PAYLOAD_DEPTH} are taken; flatten it");
+        format!("its payload nests {depth} deep, and at most {MAX_PAYLOAD_DEPTH} are accepted; flatten it");
     ComposeError { what: "the entry", reason }
 }
 
-/// Refuses what only CreAleph writes.
+/// Refuses reserved entries.
 fn unreserved(batch: &[Draft]) -> Result<(), AppendError> {
     let mut found = batch.iter().map(reserved_in).enumerate();
     match found.find_map(|(position, reserved)| Some((position, reserved?))) {
@@ -570,10 +570,10 @@ impl Drop for Inner {
         let writers = self.writers.take().unwrap_or_default();
         for WritingThread { jobs, thread } in writers {
             drop(jobs);
-            // A writer that panicked has dropped its answers, which says that the ledger was closed.
+            // A writer that panicked has dropped its answers, so callers learn that the ledger was closed.
             let _ = thread.join();
         }
-        // The listener may hold the last reference itself, and then it is the thread that runs this.
+        // The listener may hold the last reference itself; then this code runs on that thread.
         let listener = self.listener.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(listener) = listener
             && listener.thread().id() != std::thread::current().id()

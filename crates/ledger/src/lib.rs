@@ -1,8 +1,8 @@
-//! The append-only store everything rests on: one interface, two backends (a SQLite file, PostgreSQL), a Merkle log
+//! The append-only ledger: one interface, two backends (a SQLite file, PostgreSQL), a Merkle log
 //! per tenant with signed checkpoints and proofs.
 //!
-//! Invariants: nothing enters that its contract refuses, and what is in never changes; a batch is there whole or
-//! not at all, and what was acknowledged survives a crash; one event identity or client key, one entry, under any
+//! Invariants: nothing enters that its contract refuses, and recorded entries never change; a batch is written completely or
+//! not at all, and what was acknowledged survives a crash; one event identity or client key has one entry, with any
 //! number of writers. The ledger knows no policy, no agents and no HTTP; only its writer reads the clock.
 
 mod accepted;

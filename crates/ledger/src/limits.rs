@@ -1,6 +1,6 @@
 //! The limits of the ledger; each can be lowered or raised when it is opened, but not removed.
 
-/// What one call may bring or ask for.
+/// The limits of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerLimits {
     /// Entries in one batch.
@@ -13,17 +13,17 @@ pub struct LedgerLimits {
     pub lineage_ids: usize,
     /// Entries on one page.
     pub page_entries: usize,
-    /// Entries looked at for one page, whether they match or not.
+    /// Entries read for one page, whether they match or not.
     pub page_scan: usize,
     /// Steps a lineage is followed.
     pub lineage_depth: usize,
-    /// Entries one lineage question returns.
+    /// Entries that one lineage query returns.
     pub lineage_entries: usize,
     /// Batches that may wait for the writer.
     pub waiting_batches: usize,
     /// Milliseconds to wait for another process's write or a connection.
     pub wait_ms: u64,
-    /// Milliseconds that clocks may be apart: a log's newest entry and the clock, the database's clock and the machine's.
+    /// Milliseconds by which clocks may differ: a log's newest entry and the clock, the database's clock and the machine's.
     pub clock_skew_ms: i64,
 }
 
@@ -31,7 +31,7 @@ pub struct LedgerLimits {
 const MAX_PAYLOAD_BYTES: usize = 48 << 20;
 
 impl LedgerLimits {
-    /// The same, with no payload so large that an export of it could not be read.
+    /// The same, with no payload too large for a readable export.
     pub(crate) fn bounded(self) -> LedgerLimits {
         LedgerLimits { payload_bytes: self.payload_bytes.min(MAX_PAYLOAD_BYTES), ..self }
     }

@@ -28,7 +28,7 @@ pub struct InclusionProof {
 }
 
 impl InclusionProof {
-    /// The entry and its proof as one JSON document, all that a verifier needs beside a key.
+    /// The entry and its proof as one JSON document: all that a verifier needs, except a key.
     pub fn to_json(&self) -> String {
         let mut out = String::new();
         let mut object = ObjectWriter::new(&mut out);
@@ -48,7 +48,7 @@ pub struct LogStats {
     pub origin: String,
     /// How many entries it has.
     pub entries: u64,
-    /// When the newest was taken.
+    /// When the newest was accepted.
     pub last_at: Option<Millis>,
     /// The root of its tree.
     pub root: Sha256,
@@ -64,8 +64,8 @@ pub struct LogStats {
 const DECOY_DIGITS: usize = 32;
 
 impl Ledger {
-    /// States and signs what the log is now, and keeps the statement. A log that does not extend what was signed before
-    /// is refused: the signer compares it with its own copy of the last head it signed.
+    /// Signs a checkpoint of the current log, and keeps it. A log that does not extend the last signed one
+    /// is refused: the signer compares it with its own copy of the last head that it signed.
     pub fn checkpoint(&self, tenant: &TenantId) -> Result<SignedCheckpoint, LedgerError> {
         let _span = info_span!("checkpoint", %tenant).entered();
         let folder = &self.inner().keys;
@@ -120,7 +120,7 @@ impl Ledger {
         Ok(self.ask(tenant, |reads, head| reads.checkpoints(head))?.unwrap_or_default())
     }
 
-    /// The public keys as a verifier takes them, oldest first. A tenant without a log gets one.
+    /// The public keys in the form for a verifier, oldest first. A tenant without a log gets one.
     pub fn verifier_keys(&self, tenant: &TenantId) -> Result<Vec<String>, LedgerError> {
         let keys = Keyring::load(&self.inner().keys)?;
         Ok(keys.verifier_keys(&self.origin(tenant)?))
@@ -139,17 +139,17 @@ impl Ledger {
         Ok(origin)
     }
 
-    /// A name as a tenant's log could have it, the same each time, for a tenant without a log: so that an answer does not tell whether
+    /// A name that a tenant's log could have, the same each time, for a tenant without a log: so that an answer does not reveal whether
     /// the tenant exists.
     pub fn decoy_origin(&self, tenant: &TenantId) -> Result<String, LedgerError> {
         let message = format!("crealeph decoy origin\n{tenant}");
-        // Only someone with the key can compute it. No note or statement begins so, and nothing but the digest is shown.
+        // Only a holder of the key can compute it. No note or statement begins like this, and only the digest is shown.
         let signed = Keyring::load(&self.inner().keys)?.signatures(message.as_bytes());
         let digest = Blake3::of(&signed.concat()).to_string();
         Ok(new_origin(digest.get(..DECOY_DIGITS).unwrap_or(&digest)))
     }
 
-    /// Adds a signing key; the older ones keep signing beside it until they are removed from the folder.
+    /// Adds a signing key; the older ones keep signing too until they are removed from the folder.
     pub fn rotate_key(&self) -> Result<(), LedgerError> {
         Keyring::create(&self.inner().keys)?;
         Ok(())
@@ -230,7 +230,7 @@ pub(crate) fn root_at(
     Nodes::new(size, &mut source).range(0, size)
 }
 
-/// The same, for one who only reads.
+/// The same, for read-only users.
 pub(crate) fn root_of(reads: &mut dyn Reads, head: &Head, size: u64) -> Result<Sha256, LedgerError> {
     if size == head.frontier.size() {
         return Ok(head.frontier.root());
@@ -243,7 +243,7 @@ fn beyond(what: &'static str, found: u64, limit: u64) -> LedgerError {
     LedgerError::Beyond { what, found: clamp(found), limit: clamp(limit) }
 }
 
-/// Stored hashes as proofs read them: from whole tiles, and the open end from its entries.
+/// Stored hashes as proofs read them: from whole tiles, and the incomplete end from its entries.
 struct ViewHashes<'a, 'b> {
     reads: &'a mut dyn Reads,
     head: &'b Head,

@@ -1,5 +1,5 @@
 //! The entry that marks where the second rules of an older log begin ([`crealeph_contracts::log_rules`]). The writer
-//! adds it in front of the first batch that it writes to a log that has none; a log that was started under the second
+//! adds it before the first batch that it writes to a log that has none; a log that was started under the second
 //! rules needs none.
 
 use crealeph_contracts::entry::Draft;
@@ -40,7 +40,7 @@ pub(crate) fn marker() -> Result<PreparedEntry, LedgerError> {
 }
 
 impl Ledger {
-    /// The last place up to which a tenant's log is under the first rules, by which anyone could write what is reserved now.
+    /// The last place up to which a tenant's log is under the first rules, by which anyone could write entries that are reserved now.
     ///
     /// # Errors
     /// If the ledger cannot be read.

@@ -1,7 +1,7 @@
-//! Migrates a ledger of an earlier version. What the new schema adds is filled in entry by entry, in transactions of bounded
-//! size, so that a migration can be killed at any moment and resumed; only at the end is the new version written.
+//! Migrates a ledger of an earlier version. New columns are filled in entry by entry, in transactions of bounded
+//! size, so that a migration can be killed at any moment and resumed; the new version is only written at the end.
 //!
-//! Programs of the earlier version may keep running meanwhile: what they append is filled in as well. After the last step
+//! Processes of the earlier version may keep running meanwhile: their entries are filled in as well. After the last step
 //! they can no longer write.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,7 +19,7 @@ use crate::sqlite::Sqlite;
 
 /// Entries filled in by one transaction.
 pub(crate) const CHUNK: u64 = 2_000;
-/// Of how many classes the newest is remembered between transactions.
+/// How many classes' newest entries are remembered between transactions.
 const MAX_CLASSES: usize = 100_000;
 
 /// The progress of a migration.
@@ -55,19 +55,19 @@ pub(crate) struct MigratingLog {
 
 /// What a backend does for a migration.
 pub(crate) trait Migration {
-    /// The version that was found, and the one that is wanted.
+    /// The version that was found, and the target version.
     fn versions(&mut self) -> Result<(u32, u32), LedgerError>;
-    /// Adds what the new version adds, unless that was done before.
+    /// Adds the new parts of the schema, unless that was already done.
     fn expand(&mut self) -> Result<(), LedgerError>;
     /// The logs there are.
     fn logs(&mut self) -> Result<Vec<MigratingLog>, LedgerError>;
     /// Fills in the next entries of a log in one transaction: how many, and the last entry that is done.
     fn fill(&mut self, log: &MigratingLog, memory: &mut FilledLog) -> Result<(u64, u64), LedgerError>;
-    /// Ends the migration, unless a log has entries that are not filled in; whether it has ended.
+    /// Ends the migration, unless a log has entries that are not filled in; returns whether it has ended.
     fn contract(&mut self) -> Result<bool, LedgerError>;
 }
 
-/// What was filled in of a log so far, as far as the next entries need it.
+/// The values filled in for a log so far, as far as the next entries need them.
 #[derive(Debug, Default)]
 pub(crate) struct FilledLog {
     /// The last entry that this process filled in.
@@ -76,7 +76,7 @@ pub(crate) struct FilledLog {
 }
 
 impl FilledLog {
-    /// Forgets what may be outdated, because another process has continued with the log, or what is too much.
+    /// Forgets values that may be outdated, because another process has continued with the log, and values that are too many.
     pub(crate) fn check(&mut self, done: u64) {
         if self.done != done || self.newest.len() > MAX_CLASSES {
             self.newest.clear();
@@ -84,7 +84,7 @@ impl FilledLog {
     }
 }
 
-/// What is filled in for an entry.
+/// The values to fill in for an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FilledEntry {
     pub seq: Seq,
@@ -106,7 +106,7 @@ pub(crate) fn missing_classes(entries: &[LineageNode], memory: &FilledLog) -> Ve
     classes.into_iter().filter(|class| !memory.newest.contains_key(class)).collect()
 }
 
-/// What entries are filled in with, from what they depend on and the newest before them. In their order.
+/// The values for entries, from their dependencies and the newest entries before them. In their order.
 pub(crate) fn fillings(
     entries: Vec<LineageNode>,
     parents: Vec<LineageNode>,

@@ -24,7 +24,7 @@ struct SharedAnswer<T, E> {
     answered: Condvar,
 }
 
-/// The answer to a batch or something else that is being written. Dropping it does not cancel the write.
+/// The answer to a write. Dropping it does not cancel the write.
 #[derive(Debug)]
 #[must_use = "nothing is known to be written until the answer is there"]
 pub struct PendingAnswer<T = Vec<AppendedEntry>, E = AppendError>(Arc<SharedAnswer<T, E>>);
@@ -57,7 +57,7 @@ impl<T, E> Future for PendingAnswer<T, E> {
     }
 }
 
-/// The writer's side: answers once; if it is dropped before, the answer is that the ledger was closed.
+/// The writer's side: answers once; if it is dropped before that, the answer is that the ledger was closed.
 #[derive(Debug)]
 pub(crate) struct AnswerSender<T = Vec<AppendedEntry>, E = AppendError>(Option<Arc<SharedAnswer<T, E>>>)
 where

@@ -1,7 +1,7 @@
-//! What a group of batches becomes: pure, from what the log holds to what is written and what each caller is answered.
+//! Plans a group of batches: pure, from the content of the log to the rows to write and each caller's answer.
 //!
-//! Each batch is judged whole; one that is refused leaves no trace, and the next sees what the ones before it
-//! will have written. Repeats (R10) write nothing and get the first entry back.
+//! Each batch is judged as a whole; one that is refused leaves no trace, and the next one sees the entries that the ones before it
+//! will have written. Repeats (R10) write nothing and return the first entry.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -30,30 +30,30 @@ use crate::reach::EffectiveTime;
 use crate::row::{DerivedColumns, EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode};
 use crate::store::{Head, KnownEntries, NeededEntries};
 
-/// What became of one entry of a batch.
+/// The result for one entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendedEntry {
     /// Its id; of the first entry, if this is a repeat.
     pub id: LedgerId,
     /// Its sequence number in the tenant's log.
     pub seq: Seq,
-    /// When the ledger took it.
+    /// When the ledger accepted it.
     pub created_at: Millis,
-    /// It was there already, and nothing was written.
+    /// It already existed, and nothing was written.
     pub is_repeat: bool,
 }
 
-/// An entry made ready on its producer's thread.
+/// An entry prepared on its producer's thread.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedEntry {
     pub content: Content,
     /// Who appends it.
     pub actor: Option<Name>,
-    /// The event it is, if it is one that is valid by itself.
+    /// Its event, if it is one that is valid by itself.
     pub event: Option<Box<ExecutionEvent>>,
-    /// The id it must have, if that was made before.
+    /// The id it must have, if that was created before.
     pub id: Option<LedgerId>,
-    /// The entry that it must follow directly, if what it rests on was read there.
+    /// The entry that it must follow directly, if its basis was read there.
     pub after: Option<Seq>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn needs<'a>(
         if let Some(key) = &content.key {
             needs.new_keys.insert(key.as_str().to_owned());
         }
-        // What is true since it was taken is newer than all before it; what was true earlier may not be.
+        // Without observedAt an entry is newer than all before it; with one it may not be.
         if content.observed_at.is_some() {
             needs.classes.extend(EntryClass::of(content));
         }
@@ -99,7 +99,7 @@ pub(crate) fn needs<'a>(
     needs
 }
 
-/// What a group of batches comes to.
+/// The plan for a group of batches.
 #[derive(Debug)]
 pub(crate) struct AppendPlan {
     /// The answer to each batch's caller.
@@ -108,9 +108,9 @@ pub(crate) struct AppendPlan {
     pub rows: Vec<EntryRow>,
     /// The same, as later lineages need them.
     pub nodes: Vec<Arc<LineageNode>>,
-    /// What they depend on, as (depended on, dependent).
+    /// Their dependencies, as (dependency, dependent).
     pub edges: Vec<(Seq, Seq)>,
-    /// The roots of the tiles that become whole, with their levels.
+    /// The roots of the tiles that are completed, with their levels.
     pub tile_roots: Vec<(u8, Sha256)>,
     /// The head of the log after it.
     pub head: Head,
@@ -156,7 +156,7 @@ pub(crate) struct ImportRefusal {
     pub reason: String,
 }
 
-/// Judges entries that another ledger took: each must follow the last, and be one that this ledger would have taken
+/// Judges entries that another ledger accepted: each must follow the last, and be one that this ledger would have accepted
 /// then.
 pub(crate) fn plan_import(
     head: &Head,
@@ -171,7 +171,7 @@ pub(crate) fn plan_import(
         let refused = |reason: String| ImportRefusal { position, reason };
         let expected = planner.next_seq().ok_or_else(|| refused("the log is full".to_owned()))?;
         if entry.seq != expected {
-            return Err(refused(format!("entry {} stands where entry {expected} must", entry.seq)));
+            return Err(refused(format!("entry {} is where entry {expected} must be", entry.seq)));
         }
         if entry.created_at < last_at {
             return Err(refused(format!("entry {} is older than the one before it", entry.seq)));
@@ -232,7 +232,7 @@ impl AcceptedEntry {
     }
 }
 
-/// Where among the planned rows an entry is found.
+/// The position of an entry among the planned rows.
 #[derive(Default)]
 struct StagedEntries {
     ids: HashMap<LedgerId, usize>,
@@ -242,7 +242,7 @@ struct StagedEntries {
     newest: BTreeMap<EntryClass, EffectiveTime>,
 }
 
-/// The log as the next entry sees it: what was read, what earlier batches add, and the current batch.
+/// The log as the next entry sees it: the content read, earlier batches, and the current batch.
 struct Planner<'a> {
     tenant_id: &'a TenantId,
     rules: RulesInForce,
@@ -285,7 +285,7 @@ impl<'a> Planner<'a> {
         Seq::new(self.size + self.rows.len() as u64 + 1)
     }
 
-    /// Judges a batch and stages what is new in it. On an error, what is staged of it must be forgotten.
+    /// Judges a batch and stages its new entries. On an error, its staged entries must be forgotten.
     fn add_batch(
         &mut self,
         batch: &[PreparedEntry],
@@ -314,7 +314,7 @@ impl<'a> Planner<'a> {
         Ok(answers)
     }
 
-    /// Gives an entry its envelope, and lets those after it see it.
+    /// Gives an entry its envelope, and shows it to those after it.
     fn add(&mut self, accepted: AcceptedEntry, Envelope { id, seq, created_at, actor }: Envelope) {
         let AcceptedEntry { content, event, mut derived, parents } = accepted;
         let position = self.rows.len();
@@ -343,7 +343,7 @@ impl<'a> Planner<'a> {
         self.staged.raise_newest(&self.known, entry)
     }
 
-    /// Leaves no trace of a batch that was refused.
+    /// Removes every trace of a batch that was refused.
     fn forget_from(&mut self, rows: usize, edges: usize) {
         self.rows.truncate(rows);
         self.nodes.truncate(rows);
@@ -446,7 +446,7 @@ impl<'a> Planner<'a> {
         self.staged_row(self.staged.keys.get(key)).or_else(|| self.known.recorded.get(key))
     }
 
-    /// Replaces `key:` references by ids; what the log does not hold is returned and left as it is.
+    /// Replaces `key:` references by ids; keys that the log does not have are returned and left as they are.
     fn resolve(&self, content: &mut Content) -> (Vec<&LineageNode>, Vec<String>) {
         if content.depends_on.is_empty() {
             return (Vec::new(), Vec::new());
@@ -474,7 +474,7 @@ impl<'a> Planner<'a> {
         (parents.into_values().collect(), unknown)
     }
 
-    /// The event judged by its contract and against the ledger (§6, §7, R19). Whether it passes the gate is asked once it
+    /// The event judged by its contract and against the ledger (§6, §7, R19). Whether it passes the gate is checked once it
     /// is known to be new: a repeat of an event that was recorded under the first rules stays a repeat (R10).
     fn valid_event(
         &self,
@@ -500,7 +500,7 @@ impl<'a> Planner<'a> {
                 return Ok(event);
             }
         }
-        // Every violation is reported, also those that kept the event from being read, and those of the gate (R8).
+        // Every violation is reported, including those that made the event unreadable, and those of the gate (R8).
         let text = event_document(self.tenant_id, content, at);
         let limits = json::Limits::own(usize::MAX);
         let judged = match self.rules.at(seq.get()) {
@@ -510,7 +510,7 @@ impl<'a> Planner<'a> {
         judged.map_err(|violations| EntryRefusal::Invalid(violations.as_slice().to_vec()))
     }
 
-    /// Judges a new event by the gate (§5), if the second rules hold.
+    /// Judges a new event by the gate (§5), if the second rules apply.
     fn pass_gate(&self, event: ExecutionEvent, seq: Seq) -> Result<(), EntryRefusal> {
         match self.rules.at(seq.get()) {
             RulesVersion::First => Ok(()),
@@ -571,7 +571,7 @@ impl<'a> Planner<'a> {
 }
 
 impl StagedEntries {
-    /// Takes an entry into the newest of its class, and returns that.
+    /// Adds an entry to the newest of its class, and returns that.
     fn raise_newest(&mut self, known: &KnownEntries, entry: &StoredEntry) -> Option<Seq> {
         let class = EntryClass::of(&entry.content)?;
         let before = self.newest.get(&class).or_else(|| known.newest.get(&class));
@@ -581,7 +581,7 @@ impl StagedEntries {
     }
 }
 
-/// Takes notice of where the second rules begin.
+/// Notes where the second rules begin.
 pub(crate) fn see(rules: &mut RulesInForce, entry: &StoredEntry) {
     let StoredEntry { seq, content, .. } = entry;
     rules.see(seq.get(), content.kind.as_str(), content.key.as_ref().map(|key| key.as_str()));
@@ -596,7 +596,7 @@ fn conflict(recorded: &EntryRow, identity: EntryIdentity, differs: Vec<String>) 
     EntryRefusal::Conflict { existing: recorded.entry.id.clone(), identity, differs }
 }
 
-/// R20: what was observed was observed before the ledger took it.
+/// R20: content was observed before the ledger accepted it.
 fn observed_in_time(content: &Content, at: Millis) -> Result<(), EntryRefusal> {
     let Some(observed_at) = &content.observed_at else { return Ok(()) };
     if observed_at.instant() <= at.instant() {

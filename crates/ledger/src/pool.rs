@@ -1,4 +1,4 @@
-//! A small pool of connections: made when needed, kept when idle, never more than a bound.
+//! A small pool of connections: created when needed, kept when idle, never more than a limit.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl<C> Pool<C> {
         Pool { most: most.max(1), state, returned: Condvar::new() }
     }
 
-    /// Takes an idle connection, or `None` with the right to make one. Waits while all are in use.
+    /// Takes an idle connection, or `None` with the permission to create one. Waits while all are in use.
     fn take(&self, wait_ms: u64, busy: impl FnOnce() -> LedgerError) -> Result<Option<C>, LedgerError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = Duration::from_millis(wait_ms);

@@ -1,4 +1,4 @@
-//! The position of an entry: its sequence number in the tenant's log, and the millisecond the ledger took it.
+//! The position of an entry: its sequence number in the tenant's log, and the millisecond in which the ledger accepted it.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl Seq {
     /// The largest sequence number.
     pub const MAX: Seq = Seq(MAX_SEQ);
 
-    /// Takes a number in range.
+    /// Accepts a number in range.
     pub fn new(number: u64) -> Option<Self> {
         (number <= MAX_SEQ).then_some(Seq(number))
     }
@@ -44,7 +44,7 @@ impl Seq {
         self.0.saturating_sub(1)
     }
 
-    /// As the databases hold it; the bound of [`MAX_SEQ`] makes the conversion exact.
+    /// As the databases hold it; the limit of [`MAX_SEQ`] makes the conversion exact.
     pub(crate) fn as_i64(self) -> i64 {
         self.0 as i64
     }

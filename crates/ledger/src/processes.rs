@@ -1,5 +1,5 @@
-//! The server processes that use a ledger, and the digest of what each decides by: beside the log, like leases. Processes that
-//! decide by different rules must not share a ledger, so one that comes with another digest is refused while others are alive, or
+//! The server processes that use a ledger, and the digest of the settings that each decides by: next to the log, like leases. Processes
+//! with different settings must not share a ledger, so one with another digest is refused while others are alive, or
 //! replaces them, and they learn of it when they renew.
 
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::store::Transaction;
 pub struct ServerProcess {
     /// A name that no other process has.
     pub name: Name,
-    /// What people know it by.
+    /// Its name for people.
     pub holder: Name,
-    /// The digest of what it decides by.
+    /// The digest of the settings that it decides by.
     pub digest: String,
-    /// The digests of the parts of that, as its own program wrote them.
+    /// The digests of the parts of those, as its own version wrote them.
     pub sections: String,
 }
 
@@ -28,7 +28,7 @@ pub struct ServerProcess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessRow {
     pub process: ServerProcess,
-    /// Others came with another digest, to replace this one.
+    /// Others with another digest came to replace this one.
     pub is_replaced: bool,
     pub until: Millis,
     pub ttl_ms: i64,
@@ -47,13 +47,13 @@ impl ProcessRow {
 pub enum Membership {
     /// It may, until its time is over.
     Member,
-    /// It may not: this process, which is alive, goes by another digest.
+    /// It may not: this process, which is alive, has another digest.
     Other(Box<ServerProcess>),
 }
 
 impl Ledger {
-    /// Enters a process, or renews it, for a time. With `replaces` the processes of other digests are asked to end, and do not keep
-    /// this one from entering.
+    /// Registers a process, or renews it, for a time. With `replaces` the processes with other digests are asked to end, and do not
+    /// prevent this one from registering.
     pub fn enter_process(
         &self,
         process: &ServerProcess,
@@ -69,7 +69,7 @@ impl Ledger {
         Ok(membership)
     }
 
-    /// Takes a process out.
+    /// Removes a process.
     pub fn leave_processes(&self, process: &ServerProcess) -> Result<(), LedgerError> {
         self.write_shared(&mut |transaction| transaction.drop_process(&process.name))
     }

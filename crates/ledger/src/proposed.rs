@@ -1,5 +1,5 @@
 //! For a writer that needs the ids of its entries before they are written, and the position in the log at which it read.
-//! An id is made here and used once; a client cannot choose one.
+//! An id is created here and used once; a client cannot choose one.
 
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
@@ -16,7 +16,7 @@ use crate::pending::{AnswerSender, AppendResult};
 use crate::position::{Millis, Seq};
 use crate::writer::{Batch, Fence, Job};
 
-/// An id that no entry has yet: a UUID of version 7. Only the ledger makes one.
+/// An id that no entry has yet: a UUID of version 7. Only the ledger creates one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewId(LedgerId);
 
@@ -27,7 +27,7 @@ impl NewId {
     }
 }
 
-/// Where a tenant's log stood when it was read.
+/// The state of a tenant's log when it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The sequence number of its newest entry.
@@ -38,7 +38,7 @@ pub struct Position {
 }
 
 impl Ledger {
-    /// Makes an id for an entry that is to be written.
+    /// Creates an id for an entry that is to be written.
     pub fn new_id(&self) -> Result<NewId, LedgerError> {
         IdSource::fresh(self.now()).map(NewId)
     }
@@ -48,14 +48,14 @@ impl Ledger {
         self.inner().clock.now()
     }
 
-    /// Appends a batch of CreAleph's own, all of it or nothing, some of it under ids made before; refused if one is taken.
-    /// Only this writes reserved types and keys.
+    /// Appends a batch of CreAleph's own, completely or not at all, some of it under ids created before; refused if one is taken.
+    /// Only this function writes reserved types and keys.
     pub fn append_as(&self, tenant: &TenantId, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
         self.append_fenced(tenant, batch, None, None)
     }
 
-    /// The same, if the log still ends where it was read; else the batch is refused as [`EntryRefusal::Moved`], so that
-    /// what was decided from the log and what is written for it are one step.
+    /// The same, if the log has not grown since it was read; else the batch is refused as [`EntryRefusal::Moved`], so that
+    /// the decision from the log and the writes for it are one step.
     pub fn append_at(
         &self,
         tenant: &TenantId,
@@ -96,7 +96,7 @@ impl Ledger {
         pending.wait()
     }
 
-    /// What a snapshot is derived from, with the position it was read at; up to an earlier sequence number if one is given.
+    /// The facts of a snapshot, with the position at which they were read; up to an earlier sequence number if one is given.
     /// `None` if the tenant has no log.
     pub fn facts_up_to(
         &self,

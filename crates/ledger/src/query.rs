@@ -4,7 +4,7 @@
 /// A statement with parameters of type `V`.
 #[derive(Debug)]
 pub(crate) struct Query<V> {
-    /// What stands before the number of a parameter: `?` or `$`.
+    /// The character before the number of a parameter: `?` or `$`.
     mark: char,
     pub text: String,
     pub values: Vec<V>,

@@ -1,7 +1,7 @@
 //! The jobs that wait for the writer, and when a group of them is large enough to be committed.
 //!
 //! A durable commit is expensive and carries any number of batches, so a job that comes while a group is being written joins
-//! it. That ends when no job waits, when the group is large, or when its commit is a small part of its time already
+//! it. That ends when no job waits, when the group is large, or when its commit is already a small part of its time
 //! and more would only delay the first ones. Callers that were answered together tend to come back together, so a group that
 //! is smaller than the last waits a moment for the others. A caller that writes alone never waits.
 
@@ -18,29 +18,29 @@ use crate::writer::Job;
 const GROUP_ENTRIES: usize = 4_096;
 /// A group is closed when it has this many bytes of payloads.
 const GROUP_BYTES: usize = 16 << 20;
-/// A group is closed when writing it has taken this many times what a commit takes.
+/// A group is closed when writing it has taken this many times as long as a commit.
 const COMMITS_WORTH: u32 = 6;
-/// A smaller group than the last waits this part of what a commit takes for another to join.
+/// A smaller group than the last waits this part of a commit's time for another to join.
 const PATIENCE: u32 = 8;
 /// How many jobs of other groups are set aside while one is being written.
 const MAX_ASIDE: usize = 1_024;
 
 pub(crate) struct JobQueue<'a> {
     jobs: &'a Receiver<Job>,
-    /// Then a transaction has one tenant, and it is better to wait for expected jobs than to begin with those that are there.
+    /// Then a transaction has one tenant, and it is better to wait for expected jobs than to begin with the present ones.
     is_remote: bool,
     waiting: VecDeque<Job>,
-    /// What a commit takes, as far as is known.
+    /// How long a commit takes, as far as is known.
     commit: Duration,
     /// How many joined the last group that was synced.
     last_joined: usize,
 }
 
-/// What is written together.
+/// The jobs that are written together.
 pub(crate) struct JobGroup {
     /// The only tenant, if a transaction has one.
     pub tenant_id: Option<TenantId>,
-    /// It changes no log, only leases, which need not survive what ends their holders.
+    /// It changes no log, only leases, which need not survive an event that ends their holders.
     pub is_leases_only: bool,
     start: Instant,
     joined: usize,
@@ -72,7 +72,7 @@ impl<'a> JobQueue<'a> {
         !self.waiting.is_empty()
     }
 
-    /// Waits until there is something to write, and opens a group for it; `None` when every sender is gone.
+    /// Waits until there is something to write, and opens a group for it; `None` if every sender is gone.
     pub(crate) fn next_group(&mut self) -> Option<JobGroup> {
         if self.waiting.is_empty() {
             self.waiting.push_back(self.jobs.recv().ok()?);
@@ -94,7 +94,7 @@ impl<'a> JobQueue<'a> {
         Some(group)
     }
 
-    /// The jobs that join the group now; empty when it is to be committed.
+    /// The jobs that join the group now; empty if it is to be committed.
     pub(crate) fn joining(&mut self, group: &mut JobGroup) -> Vec<Job> {
         let mut joining = Vec::new();
         let mut aside = 0;

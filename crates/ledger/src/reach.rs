@@ -1,8 +1,8 @@
 //! What an entry's lineage reaches, followed to the end: the newest entry of each of the six snapshot types. It is
-//! computed once, from the reach of what the entry depends on, and stored with the entry, so that nobody walks.
+//! computed once, from the reach of the entry's dependencies, and stored with the entry, so that no query walks the lineage.
 //!
 //! It is stored twice: by sequence number ([`LineageReach`]), for records of the time when newest meant last to arrive, and by
-//! effective time ([`EffectiveReach`], R20), which every snapshot goes by since.
+//! effective time ([`EffectiveReach`], R20), which every snapshot uses since.
 
 use crealeph_contracts::instant::Instant;
 use crealeph_decision::snapshot::{PerType, SnapshotType};
@@ -19,7 +19,7 @@ impl LineageReach {
         *self.0.get(kind)
     }
 
-    /// Takes in an entry that is depended on, and all that it reaches itself.
+    /// Adds a dependency, and everything that it reaches itself.
     pub fn extend(&mut self, kind: &str, seq: Seq, reach: &LineageReach) {
         for each in SnapshotType::ALL {
             self.raise(each, reach.get(each));
@@ -44,7 +44,7 @@ impl LineageReach {
     }
 }
 
-/// An entry's effective time and place: what "newest" compares (R20).
+/// An entry's effective time and place, by which entries are newer or older (R20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EffectiveTime {
     /// Its observedAt, else its createdAt.
@@ -75,7 +75,7 @@ impl EffectiveReach {
         *self.0.get(kind)
     }
 
-    /// Takes in an entry that is depended on, and all that it reaches itself.
+    /// Adds a dependency, and everything that it reaches itself.
     pub(crate) fn extend(&mut self, kind: &str, own: EffectiveTime, used: &EffectiveReach) {
         for each in SnapshotType::ALL {
             self.raise(each, used.get(each));
@@ -90,7 +90,7 @@ impl EffectiveReach {
         *newest = (*newest).max(other);
     }
 
-    /// As the databases hold it: one byte whose bits say which types are there, then place and time of each in the order
+    /// As the databases hold it: one byte whose bits say which types are present, then place and time of each in the order
     /// of [`SnapshotType::ALL`]; absent if nothing is reached.
     pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0u8];
@@ -107,7 +107,7 @@ impl EffectiveReach {
         (bytes.len() > 1).then_some(bytes)
     }
 
-    /// Reads it back; `None` if the bytes are not such.
+    /// Reads it back; `None` if the bytes are invalid.
     pub(crate) fn from_bytes(bytes: Option<&[u8]>) -> Option<EffectiveReach> {
         let mut used = EffectiveReach::default();
         let Some(bytes) = bytes else { return Some(used) };

@@ -26,17 +26,17 @@ pub struct Filter {
     pub state: Option<Name>,
     /// By this module.
     pub module: Option<Name>,
-    /// Of this execution: its events, and what it made.
+    /// Of this execution: its events, and the entries it made.
     pub execution_id: Option<ExecutionId>,
-    /// Taken at or after this.
+    /// Accepted at or after this.
     pub from: Option<Instant>,
-    /// Taken at or before this.
+    /// Accepted at or before this.
     pub to: Option<Instant>,
-    /// On which no entry of these types depends.
+    /// Only entries on which no entry of these types depends.
     pub without_children: Vec<Name>,
 }
 
-/// The index that finds the entries of a filter without looking at others.
+/// The index that finds the entries of a filter without reading others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryIndex {
     /// No index: a range of sequence numbers is scanned.
@@ -76,7 +76,7 @@ impl Filter {
         }
     }
 
-    /// The states that the filter is asked for one by one, because each of them has an index and all together have none.
+    /// The states that the filter is queried for one by one, because each of them has an index and all together have none.
     fn states(&self, reads: &mut dyn Reads, head: &Head) -> Result<Option<Vec<Name>>, LedgerError> {
         let (None, None, Some(kind)) = (&self.state, &self.execution_id, &self.kind) else { return Ok(None) };
         let named = |state: &str| {
@@ -101,7 +101,7 @@ impl Filter {
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As they were taken.
+    /// In the order of acceptance.
     #[default]
     OldestFirst,
     /// The newest first.
@@ -141,13 +141,13 @@ impl std::fmt::Display for Cursor {
 /// number of entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryPage {
-    /// The entries, in the order asked for.
+    /// The entries, in the requested order.
     pub entries: Vec<StoredEntry>,
     /// Where the list continues; absent on the last page.
     pub next: Option<Cursor>,
 }
 
-/// A checkpoint that the ledger keeps.
+/// A stored checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCheckpoint {
     /// How many entries the log had.
@@ -158,12 +158,12 @@ pub struct StoredCheckpoint {
     pub note: String,
 }
 
-/// Which way a lineage is followed.
+/// The direction in which a lineage is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// To what the entry depends on.
+    /// To the entry's dependencies.
     Up,
-    /// To what depends on the entry.
+    /// To the entries that depend on it.
     Down,
 }
 
@@ -181,7 +181,7 @@ pub struct LineageEntry {
 pub struct LineageEntries {
     /// The entries.
     pub entries: Vec<LineageEntry>,
-    /// A bound ended the search before the lineage did.
+    /// A limit ended the search before the lineage did.
     pub is_cut: bool,
 }
 
@@ -239,7 +239,7 @@ impl LogView<'_> {
         Ok(EntryPage { entries: rows.into_iter().map(|row| row.entry).collect(), next })
     }
 
-    /// The lowest and highest sequence number that a filter and a cursor leave.
+    /// The lowest and highest sequence number that a filter and a cursor allow.
     fn range(
         &mut self,
         filter: &Filter,
@@ -251,7 +251,7 @@ impl LogView<'_> {
             high = high.min(self.seq_at(Millis::floor(to))?);
         }
         if let Some(from) = filter.from {
-            // Taken at whole milliseconds: at or after `from` is after the last millisecond before it.
+            // Accepted at whole milliseconds: at or after `from` is after the last millisecond before it.
             let before = Instant::from_unix_nanos(from.unix_nanos() - 1);
             low = low.max(self.seq_at(Millis::floor(before))?.next());
         }
@@ -328,7 +328,7 @@ impl LogView<'_> {
         Ok((entries, has_more))
     }
 
-    /// What an entry depends on, or what depends on it, within a limit; `None` if there is no such entry.
+    /// The dependencies or dependents of an entry, within a limit; `None` if there is no such entry.
     pub fn lineage(
         &mut self,
         id: &LedgerId,
@@ -387,7 +387,7 @@ impl LogView<'_> {
         Ok(Some(LineageEntries { entries: entries.collect(), is_cut }))
     }
 
-    /// The last entry taken at or before a time. Time never goes back within a log, so a binary search finds it without an index.
+    /// The last entry accepted at or before a time. Time never goes back within a log, so a binary search finds it without an index.
     pub(crate) fn seq_at(&mut self, at: Millis) -> Result<Seq, LedgerError> {
         if at >= self.head.last_at {
             return Ok(self.head.last_seq());

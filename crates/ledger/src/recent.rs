@@ -1,5 +1,5 @@
 //! A cache of the entries that were written recently, as lineages need them. An entry never changes, so one that is still
-//! cached need not be looked up, as long as the log is the one that was written. Only what was committed comes in.
+//! cached need not be looked up, as long as the log is the one that was written. Only committed entries are cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct RecentLog {
 }
 
 impl RecentEntries {
-    /// Takes in what was committed.
+    /// Adds committed entries.
     pub(crate) fn add(&mut self, tenant: &TenantId, written: Vec<Arc<LineageNode>>) {
         let log = self.logs.entry(tenant.clone()).or_default();
         for node in written.into_iter().filter(|node| node.depends_on.len() <= MAX_LINEAGE) {
@@ -63,7 +63,7 @@ impl RecentEntries {
         }
     }
 
-    /// What is cached of what is needed, which need not be looked up then. The key of an entry to write always is: if it
+    /// The cached entries of those needed, which need not be looked up then. The key of an entry to write always is: if it
     /// is taken, the whole entry is compared.
     pub(crate) fn take(&self, tenant: &TenantId, needs: &mut NeededEntries) -> KnownEntries {
         let mut known = KnownEntries::default();

@@ -1,5 +1,5 @@
-//! What only CreAleph itself writes. Its artifacts, records, verdicts and receipts are found again by module, key and
-//! type, and what they say is believed; so a batch from outside that carries such a module, key or type is refused
+//! What only CreAleph itself writes. It finds its artifacts, records, verdicts and receipts by module, key and
+//! type, and trusts them; so a batch from outside with such a module, key or type is refused
 //! before anything else is checked. Producers may write the events of an execution (module `agent-builder`), which
 //! are judged by their contract (R19).
 
@@ -37,7 +37,7 @@ pub const RESERVED_TYPES: &[&str] = &[
 /// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), API keys, sessions and webhooks, and approvals (R33).
 pub const RESERVED_MODULES: &[&str] = &["builder", "crealeph-access", "crealeph-approvals"];
 
-/// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
+/// The prefixes of keys that only CreAleph assigns; `crealeph:` is reserved for future keys.
 pub const RESERVED_KEYS: &[&str] = &[
     "approved:",
     "crealeph:",
@@ -50,7 +50,7 @@ pub const RESERVED_KEYS: &[&str] = &[
     "run_verdict:",
 ];
 
-/// What a draft has that only CreAleph may give: the member, and what it holds.
+/// The member that only CreAleph may give a draft, and its value.
 pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {
     let (kind, key) = (draft.kind.as_str(), draft.key.as_ref().map(|key| key.as_str()));
     if RESERVED_TYPES.contains(&kind) {

@@ -1,4 +1,4 @@
-//! An entry as the ledger works with it: the whole row with what is derived from it, the part that lineages need, an
+//! An entry as the ledger works with it: the whole row with its derived values, the part that lineages need, an
 //! outline without payload, and the unchecked text for an export.
 
 use crealeph_contracts::digest::Sha256;
@@ -11,7 +11,7 @@ use crate::entry::{Content, StoredEntry};
 use crate::position::{Millis, Seq};
 use crate::reach::{EffectiveReach, EffectiveTime, LineageReach};
 
-/// A stored entry with its leaf and what the ledger derived from it.
+/// A stored entry with its leaf and the ledger's derived values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EntryRow {
     pub entry: StoredEntry,
@@ -26,18 +26,18 @@ pub(crate) struct EntryRow {
 pub(crate) struct DerivedColumns {
     /// The execution it belongs to, if any.
     pub execution: Option<String>,
-    /// For an event, which attempt.
+    /// For an event, its attempt.
     pub attempt: Option<u64>,
     /// What its lineage reaches, by arrival.
     pub reach: LineageReach,
     /// What its lineage reaches, by effective time.
     pub used: EffectiveReach,
-    /// The effective newest of its class up to here; for the snapshot types alone.
+    /// The effective newest of its class up to here; only for the snapshot types.
     pub newest: Option<Seq>,
 }
 
 impl DerivedColumns {
-    /// Derives everything but the newest of the class, which depends on the log as a whole.
+    /// Derives everything except the newest of the class, which depends on the log as a whole.
     pub(crate) fn new<'a>(
         content: &Content,
         event: Option<&EventIdentity>,
@@ -56,7 +56,7 @@ impl DerivedColumns {
     }
 }
 
-/// What lineages need to know of an entry: all that the entries which depend on it are judged and derived by.
+/// The part of an entry that lineages need: all that the entries which depend on it are judged and derived by.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LineageNode {
     pub seq: Seq,
@@ -158,7 +158,7 @@ pub(crate) struct ExecutionKey {
     pub robot: String,
 }
 
-/// Which entry is at a sequence number, and how large, without its payload: not checked against its hash.
+/// The id, position and size of an entry, without its payload: not checked against its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outline {
     pub seq: Seq,
@@ -177,8 +177,8 @@ impl From<&EntryRow> for Outline {
 /// An entry as it is stored, unchecked: for an export, and to find out what is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawEntry {
-    /// The text its columns make, canonical unless someone changed them.
+    /// The text of its columns, canonical unless someone changed them.
     pub canonical: String,
-    /// The leaf hash stored beside it.
+    /// The leaf hash stored with it.
     pub leaf: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! The signer's own memory: a copy of the last checkpoint it signed for each log, kept beside the keys, so that it never
-//! signs a log that was rolled back or forked. The holder of the key can remove it, as they can sign anything; anyone who
+//! The signer's own memory: a copy of the last checkpoint that it signed for each log, stored next to the keys, so that it never
+//! signs a log that was rolled back or forked. The holder of the key can remove it, because they can sign anything; a user who
 //! can only write to the ledger cannot.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,12 +12,12 @@ use crealeph_contracts::digest::Sha256;
 use crate::checkpoint::stated;
 use crate::keys::SigningKeyError;
 
-/// The folder beside the keys; in a folder of its own, so that many logs hide no key.
+/// The folder next to the keys; a folder of its own, so that many logs hide no key.
 const FOLDER: &str = "signed";
 /// The largest note that is read.
 const MAX_NOTE_BYTES: u64 = 64 << 10;
 
-/// What was signed last.
+/// The last signed head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignedHead {
     /// How many entries.
@@ -27,7 +27,7 @@ pub(crate) struct SignedHead {
 }
 
 impl SignedHead {
-    /// What was signed last for a log; `None` for those who may not read the folder of the keys.
+    /// The last signed head of a log; `None` for those who may not read the folder of the keys.
     pub(crate) fn load(keys: &Path, origin: &str) -> Result<Option<SignedHead>, SigningKeyError> {
         read(&path_of(keys, origin), origin)
     }
@@ -43,7 +43,7 @@ pub(crate) struct LastSigned {
 }
 
 impl LastSigned {
-    /// Reads the copy, and keeps other signers of this folder waiting until this is dropped.
+    /// Reads the copy, and makes other signers of this folder wait until this is dropped.
     pub(crate) fn lock(keys: &Path, origin: &str) -> Result<LastSigned, SigningKeyError> {
         let folder = keys.join(FOLDER);
         let wrong = |error: std::io::Error| failed(&folder, &error);
@@ -80,7 +80,7 @@ impl LastSigned {
     }
 }
 
-/// One file per log, by a hash of its name, which may be anything.
+/// One file per log, by a hash of its name, which may contain anything.
 fn path_of(keys: &Path, origin: &str) -> PathBuf {
     let name: String = Sha256::of(origin.as_bytes()).to_string().chars().take(32).collect();
     keys.join(FOLDER).join(format!("{name}.checkpoint"))

@@ -1,5 +1,5 @@
-//! What a backend must offer: one transaction that reads and writes a tenant's log, and consistent reads. Everything
-//! the ledger promises beyond that is decided above, once for both backends.
+//! The interface of a backend: one transaction that reads and writes a tenant's log, and consistent reads. Everything
+//! else that the ledger promises is decided above it, once for both backends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::read::{EntryIndex, Filter, StoredCheckpoint};
 use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode, Outline, RawEntry};
 use crate::subscription::{Subscription, SubscriptionProgress};
 
-/// What is wrong with an entry of a snapshot type that does not know the newest of its class.
+/// The error of an entry of a snapshot type that does not know the newest of its class.
 pub(crate) const NO_NEWEST: &str = "an entry is stored without the newest of its type";
 
-/// Where a tenant's log stands.
+/// The state of a tenant's log.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Head {
     /// The tenant.
@@ -31,7 +31,7 @@ pub(crate) struct Head {
     pub number: i64,
     /// The opaque name of its log.
     pub origin: String,
-    /// When the last entry was taken.
+    /// When the last entry was accepted.
     pub last_at: Millis,
     /// The database's own time when this was read, if it has a clock.
     pub read_at: Option<Millis>,
@@ -59,17 +59,17 @@ pub(crate) struct NeededEntries {
     pub events: BTreeSet<EventIdentity>,
     /// The executions of those.
     pub executions: BTreeSet<ExecutionKey>,
-    /// Classes of the entries to write that came late, and may not be the newest of theirs.
+    /// Classes of the entries to write that were backfilled, and may not be the newest of theirs.
     pub classes: BTreeSet<EntryClass>,
 }
 
-/// What the log holds of it.
+/// The log's content of those needs.
 #[derive(Debug, Default)]
 pub(crate) struct KnownEntries {
     pub by_id: BTreeMap<String, Arc<LineageNode>>,
     /// By the client keys that lineages name.
     pub by_key: BTreeMap<String, Arc<LineageNode>>,
-    /// By the client keys of the entries to write: whole, because what is sent again is compared.
+    /// By the client keys of the entries to write: complete, because repeats are compared.
     pub recorded: BTreeMap<String, EntryRow>,
     pub events: BTreeMap<EventIdentity, EntryRow>,
     /// The newest event of each execution.
@@ -78,16 +78,16 @@ pub(crate) struct KnownEntries {
     pub newest: BTreeMap<EntryClass, EffectiveTime>,
 }
 
-/// What is written for one tenant in one transaction.
+/// The rows written for one tenant in one transaction.
 #[derive(Debug)]
 pub(crate) struct Addition {
     /// The entries, in order; the sequence numbers follow the head's.
     pub rows: Vec<EntryRow>,
-    /// What they depend on, as (depended on, dependent).
+    /// Their dependencies, as (dependency, dependent).
     pub edges: Vec<(Seq, Seq)>,
-    /// Tiles that became whole.
+    /// Tiles that were completed.
     pub tiles: Vec<Tile>,
-    /// Where the log stands after it.
+    /// The state of the log after it.
     pub head: Head,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct LeaseRow {
     pub ttl_ms: i64,
 }
 
-/// A lease that someone asks for.
+/// A request for a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseRequest {
     pub name: Name,
@@ -111,7 +111,7 @@ pub(crate) struct LeaseRequest {
     pub unless: Option<(ExecutionId, Seq)>,
 }
 
-/// What became of asking for a lease.
+/// The result of requesting a lease.
 #[derive(Clone, Debug)]
 pub(crate) enum ClaimResult {
     Taken(LeaseToken),
@@ -122,23 +122,23 @@ pub(crate) enum ClaimResult {
 
 /// A transaction that may write.
 pub(crate) trait Transaction {
-    /// The tenant's log, made if it is new, and those leases that are there, all locked until the transaction ends.
+    /// The tenant's log, created if it is new, and the existing leases of these names, all locked until the transaction ends.
     fn locked(&mut self, tenant: &TenantId, leases: &[&Name]) -> Result<(Head, Vec<LeaseRow>), LedgerError>;
-    /// The tenant's log alone.
+    /// Only the tenant's log.
     fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError> {
         Ok(self.locked(tenant, &[])?.0)
     }
-    /// Makes a log of that name for a tenant that has none, and locks it.
+    /// Creates a log of that name for a tenant that has none, and locks it.
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError>;
-    /// What the log holds of what is needed.
+    /// The log's content of what is needed.
     fn known(&mut self, head: &Head, needs: &NeededEntries) -> Result<KnownEntries, LedgerError>;
     /// Leaf hashes (level 0) or roots of whole tiles of the level below.
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError>;
     /// Writes entries and moves the head.
     fn add(&mut self, addition: &Addition) -> Result<(), LedgerError>;
-    /// Keeps a signed checkpoint.
+    /// Stores a signed checkpoint.
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError>;
-    /// The time that leases go by: the server's if several machines share one, else the time since this machine started.
+    /// The clock of leases: the server's if several machines share one, else the time since this machine started.
     fn lease_time(&mut self) -> Result<Millis, LedgerError>;
     /// A lease, locked until the transaction ends.
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
@@ -154,21 +154,21 @@ pub(crate) trait Transaction {
         tenant: &TenantId,
         name: &RequestName,
     ) -> Result<Option<AcceptedRequest>, LedgerError>;
-    /// How many requests of the tenant and of all are open, each counted up to a number.
+    /// How many requests of the tenant and of all are open, each counted up to a limit.
     fn open_requests(
         &mut self,
         tenant: &TenantId,
         per_tenant: u64,
         total: u64,
     ) -> Result<(u64, u64), LedgerError>;
-    /// Writes a request, under the tenant's next token, over one of its name.
+    /// Writes a request, under the tenant's next token, replacing one of its name.
     fn put_request(
         &mut self,
         tenant: &TenantId,
         request: &RequestToAccept,
         now: Millis,
     ) -> Result<LeaseToken, LedgerError>;
-    /// Says how often a request was taken up.
+    /// Sets how often a request was taken up.
     fn count_request(&mut self, tenant: &TenantId, name: &RequestName, tries: u64)
     -> Result<(), LedgerError>;
     /// Ends a request.
@@ -183,9 +183,9 @@ pub(crate) trait Transaction {
     fn drop_requests(&mut self, tenant: &TenantId, names: &[&RequestName]) -> Result<(), LedgerError>;
     /// Removes the tenant's requests that ended before a time.
     fn sweep_requests(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError>;
-    /// The server processes; no other process enters or leaves until the transaction ends.
+    /// The server processes; no other process registers or leaves until the transaction ends.
     fn locked_processes(&mut self) -> Result<Vec<ProcessRow>, LedgerError>;
-    /// Writes a process over what is there of it.
+    /// Writes a process, replacing an earlier row of it.
     fn put_process(&mut self, row: &ProcessRow) -> Result<(), LedgerError>;
     /// Removes a process.
     fn drop_process(&mut self, name: &Name) -> Result<(), LedgerError>;
@@ -193,23 +193,23 @@ pub(crate) trait Transaction {
     fn count_subscriptions(&mut self, tenant: &TenantId) -> Result<usize, LedgerError>;
     /// Adds a subscription.
     fn add_subscription(&mut self, tenant: &TenantId, new: &Subscription) -> Result<(), LedgerError>;
-    /// Moves a subscription on.
+    /// Advances a subscription.
     fn move_subscription(
         &mut self,
         tenant: &TenantId,
         progress: &SubscriptionProgress,
     ) -> Result<(), LedgerError>;
-    /// Removes a subscription, if it is there.
+    /// Removes a subscription, if it exists.
     fn remove_subscription(&mut self, tenant: &TenantId, id: &Name) -> Result<(), LedgerError>;
 }
 
-/// What is done in one transaction; it may be run again from the start.
+/// The work of one transaction; it may be run again from the start.
 pub(crate) type TransactionWork<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), LedgerError>;
 
 /// How a transaction failed.
 #[derive(Debug)]
 pub(crate) enum WriteFailure {
-    /// Nothing of it is there.
+    /// Nothing of it was written.
     Nothing(LedgerError),
     /// The connection broke while it was being committed.
     Unknown(LedgerError),
@@ -217,7 +217,7 @@ pub(crate) enum WriteFailure {
 
 /// A connection that writes; one thread owns it.
 pub(crate) trait Writer: Send {
-    /// Runs the work and commits it durably; leases alone only if their holders may outlive what was lost. On an error
+    /// Runs the work and commits it durably; leases alone only if their holders may outlive the loss. On an error
     /// of the work nothing is kept.
     fn transact(
         &mut self,
@@ -258,7 +258,7 @@ impl<'a> EntrySelection<'a> {
     }
 }
 
-/// Where a value of a column is looked for, from a given one.
+/// The direction in which a value of a column is searched, from a given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Before,
@@ -289,7 +289,7 @@ pub(crate) trait Reads {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError>;
     /// The entries of these sequence numbers, in no promised order.
     fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<EntryRow>, LedgerError>;
-    /// Which entries have these sequence numbers, and how large they are.
+    /// The outlines of these sequence numbers: which entries, and how large.
     fn outlines(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Outline>, LedgerError>;
     /// The entry of an id.
     fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<EntryRow>, LedgerError>;
@@ -354,7 +354,7 @@ pub(crate) trait Reads {
         high: Seq,
         limit: usize,
     ) -> Result<Vec<Seq>, LedgerError>;
-    /// For each type, what a snapshot up to a sequence number looks at of a robot's entries in any but some states.
+    /// For each type, the entries that a snapshot up to a sequence number reads of a robot's entries in any but some states.
     fn latest(
         &mut self,
         head: &Head,
@@ -363,15 +363,15 @@ pub(crate) trait Reads {
         uncounted: &[String],
         high: Seq,
     ) -> Result<Vec<LatestEntries>, LedgerError>;
-    /// Whether the schema is one in which entries know their effective newest; the error says how to get there.
+    /// Whether the schema is one in which entries know their effective newest; the error says how to migrate.
     fn check_schema(&self) -> Result<(), LedgerError>;
-    /// When the entry of a sequence number was taken.
+    /// When the entry of a sequence number was accepted.
     fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError>;
-    /// What lineages need of the entries of these ids.
+    /// The parts that lineages need of the entries of these ids.
     fn nodes(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<LineageNode>, LedgerError>;
-    /// What depends on an entry, in order.
+    /// The dependents of an entry, in order.
     fn children(&mut self, head: &Head, seq: Seq, limit: usize) -> Result<Vec<Seq>, LedgerError>;
-    /// What an entry depends on, in order.
+    /// The dependencies of an entry, in order.
     fn parents(&mut self, head: &Head, seq: Seq) -> Result<Vec<Seq>, LedgerError> {
         let rows = self.by_seqs(head, &[seq])?;
         let ids: Vec<LedgerId> = rows.into_iter().flat_map(|row| row.entry.content.depends_on).collect();
@@ -381,33 +381,33 @@ pub(crate) trait Reads {
     }
     /// The entries of a range as they are stored, unchecked, in order.
     fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError>;
-    /// The first of these edges, as (depended on, dependent), that the log does not have.
+    /// The first of these edges, as (dependency, dependent), that the log does not have.
     fn missing_edge(&mut self, head: &Head, edges: &[(Seq, Seq)]) -> Result<Option<(Seq, Seq)>, LedgerError>;
     /// How many edges the log has.
     fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError>;
     /// Leaf hashes (level 0) or roots of whole tiles of the level below.
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError>;
-    /// A whole tile, if it is there.
+    /// A whole tile, if it exists.
     fn tile(&mut self, head: &Head, level: u8, index: u64) -> Result<Option<Tile>, LedgerError>;
     /// How many tiles the log has.
     fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError>;
     /// A row that is in no log's tree, described for a person: beyond the head, or of no log at all.
     fn stray_row(&mut self, head: &Head) -> Result<Option<StrayRow>, LedgerError>;
-    /// How the schema differs from the one that this program makes: triggers, indexes, policies, rights.
+    /// How the schema differs from the one that this program creates: triggers, indexes, policies, privileges.
     fn schema_difference(&mut self) -> Result<Option<String>, LedgerError>;
-    /// The first index that does not hold what its table has, where the storage does not see to that by itself.
+    /// The first index that does not match its table, if the storage does not ensure that itself.
     fn index_difference(&mut self) -> Result<Option<String>, LedgerError> {
         Ok(None)
     }
-    /// What an audit cannot check here, and what would let it.
+    /// What an audit cannot check here, and what would allow it.
     fn unchecked(&mut self) -> Result<Option<String>, LedgerError> {
         Ok(None)
     }
-    /// The checkpoints kept, by size.
+    /// The stored checkpoints, by size.
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError>;
     /// A lease.
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
-    /// The time that leases go by.
+    /// The clock of leases.
     fn lease_time(&mut self) -> Result<Millis, LedgerError>;
     /// A request that was accepted.
     fn request(
@@ -423,7 +423,7 @@ pub(crate) trait Reads {
         after: Option<LeaseToken>,
         limit: usize,
     ) -> Result<Vec<AcceptedRequest>, LedgerError>;
-    /// The first open request that nobody works on.
+    /// The first open request that no process works on.
     fn waiting_request(
         &mut self,
         tenant: &TenantId,
@@ -441,10 +441,10 @@ pub(crate) trait Reads {
     fn subscribed_tenants(&mut self) -> Result<Vec<TenantId>, LedgerError>;
 }
 
-/// What a snapshot looks at of one type.
+/// The entries that a snapshot reads of one type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LatestEntries {
-    /// Those that came last, the last one first.
+    /// The last ones, the last one first.
     pub last: Vec<Seq>,
     /// The effective newest of each state.
     pub newest: Vec<Seq>,
@@ -467,34 +467,34 @@ pub struct TenantLog {
     pub tenant_id: TenantId,
     /// How many entries it has.
     pub entries: u64,
-    /// When the newest was taken.
+    /// When the newest was accepted.
     pub last_at: Option<Millis>,
 }
 
-/// Takes the bytes that a backup has written, and how many there will be in all.
+/// Receives the bytes that a backup has written, and how many there will be in total.
 pub(crate) type BackupReport = Box<dyn FnMut(u64, u64) + Send>;
 
-/// What is asked in one consistent view.
+/// A query of one consistent view.
 pub(crate) type ReadQuestion<'a> = &'a mut dyn FnMut(&mut dyn Reads) -> Result<(), LedgerError>;
 
-/// Where a ledger is stored.
+/// The storage of a ledger.
 pub(crate) trait Backend: Send + Sync {
     /// The file or database, without secrets, for messages.
     fn place(&self) -> &str;
     /// A new writing connection.
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError>;
-    /// How many writing threads are worth having.
+    /// How many writing threads are useful.
     fn writers(&self) -> usize;
-    /// Runs a question in one consistent view.
+    /// Runs a query in one consistent view.
     fn read(&self, tenant: Option<&TenantId>, question: ReadQuestion<'_>) -> Result<(), LedgerError>;
-    /// Waits, up to a bound, until another process may have written; used by one thread while someone follows.
+    /// Waits, up to a limit, until another process may have written; used by one thread while someone follows.
     fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError>;
-    /// A number that is another one once anything was written since, by any process; `None` where the database would have to be
-    /// asked for it.
+    /// A number that changes after every write, by any process; `None` if the database would have to be
+    /// queried for it.
     fn change_mark(&self) -> Result<Option<i64>, LedgerError>;
     /// Every log; only for those who may see them all.
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError>;
-    /// Copies the whole ledger to a new file while it is in use, and reports how far it has come.
+    /// Copies the whole ledger to a new file while it is in use, and reports the progress.
     fn backup(&self, to: &std::path::Path, report: BackupReport) -> Result<(), LedgerError>;
     /// Checks the storage itself.
     fn check_storage(&self) -> Result<(), LedgerError>;

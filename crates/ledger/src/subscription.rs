@@ -1,5 +1,5 @@
-//! Subscriptions: where a tenant's entries are sent, up to which one they were, and the secret that signs them. They are stored beside
-//! the log, never in it: they change, they are not exported, and the secret must not be read by those who read entries. The notes are
+//! Subscriptions: where a tenant's entries are sent, the last entry that was sent, and the secret that signs them. They are stored next to
+//! the log, never in it: they change, they are not exported, and those who read entries must not read the secret. The notes are
 //! the subscriber's own, and nothing here reads them.
 
 use std::fmt;
@@ -17,11 +17,11 @@ use crate::store::Transaction;
 pub struct Subscription {
     /// Its id.
     pub id: Name,
-    /// What signs for it.
+    /// The secret that signs for it.
     pub secret: String,
     /// The last entry that was sent, or that is not for it.
     pub position: Seq,
-    /// What its owner has to remember.
+    /// The state that its owner needs.
     pub notes: String,
 }
 
@@ -31,16 +31,16 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// What the writing thread is to do with a subscription.
+/// What the writing thread does with a subscription.
 #[derive(Clone, Debug)]
 pub(crate) enum SubscriptionChange {
-    /// Unless the tenant has this many already.
+    /// Unless the tenant already has this many.
     Add(Subscription, usize),
     Move(SubscriptionProgress),
     Remove(Name),
 }
 
-/// How far a subscription has come, as the holder of a lease says.
+/// Advances a subscription, under a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct SubscriptionProgress {
     pub id: Name,
@@ -53,7 +53,7 @@ impl Ledger {
     /// Adds a subscription, durably.
     ///
     /// # Errors
-    /// [`LedgerError::Beyond`] when the tenant has `most` of them already.
+    /// [`LedgerError::Beyond`] if the tenant already has `most` of them.
     pub fn add_subscription(
         &self,
         tenant: &TenantId,
@@ -63,11 +63,11 @@ impl Ledger {
         self.change_subscription(tenant, SubscriptionChange::Add(subscription, most))
     }
 
-    /// Says how far a subscription has come, if the lease is still held. It never goes back. After a loss of power it may be
+    /// Advances a subscription, if the lease is still held. It never goes back. After a power failure it may be
     /// found where it was before.
     ///
     /// # Errors
-    /// [`LedgerError::LeaseLost`] when another process has taken the lease.
+    /// [`LedgerError::LeaseLost`] if another process has taken the lease.
     pub fn move_subscription(
         &self,
         lease: &Lease,
@@ -80,10 +80,10 @@ impl Ledger {
         self.change_subscription(lease.tenant_id(), SubscriptionChange::Move(progress))
     }
 
-    /// Removes a subscription with its secret; one that is not there is no error.
+    /// Removes a subscription with its secret; it is no error if there is none.
     ///
     /// # Errors
-    /// When the ledger cannot be written.
+    /// If the ledger cannot be written.
     pub fn remove_subscription(&self, tenant: &TenantId, id: &Name) -> Result<(), LedgerError> {
         self.change_subscription(tenant, SubscriptionChange::Remove(id.clone()))
     }
@@ -95,7 +95,7 @@ impl Ledger {
     /// The subscriptions of a tenant, by id.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
+    /// If the ledger cannot be read.
     pub fn subscriptions(&self, tenant: &TenantId) -> Result<Vec<Subscription>, LedgerError> {
         let mut found = Vec::new();
         self.inner().backend.read(Some(tenant), &mut |reads| {
@@ -109,7 +109,7 @@ impl Ledger {
     /// The tenants that have a subscription, of those that the login may use.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
+    /// If the ledger cannot be read.
     pub fn subscribed_tenants(&self) -> Result<Vec<TenantId>, LedgerError> {
         let mut found = Vec::new();
         self.inner().backend.read(None, &mut |reads| {

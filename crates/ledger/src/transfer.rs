@@ -1,8 +1,8 @@
 //! Export and import: a tenant's whole log as JSON Lines, streamed, in bounded memory.
 //!
-//! The first line names the log. Then each entry's canonical text with the leaf hash that is stored for it, and each
-//! checkpoint right after the last entry it covers. An import takes only what it would have taken itself, keeps ids,
-//! numbers and times, and resumes an interrupted one.
+//! The first line names the log. Then each entry's canonical text with its stored leaf hash, and each
+//! checkpoint right after the last entry that it covers. An import accepts only what it would have accepted itself, keeps ids,
+//! numbers and times, and resumes an interrupted import.
 
 use std::io::{BufRead, Write};
 
@@ -25,17 +25,17 @@ use crate::read::StoredCheckpoint;
 use crate::store::{Addition, Head, Transaction};
 use crate::writer::TransactionHashes;
 
-/// What the first line of an export says.
+/// The content of the first line of an export.
 pub(crate) const FORMAT: &str = "crealeph-ledger-export-v1";
 
 /// Entries read or written in one go.
 const PAGE: u64 = 500;
-/// The longest first line of an export: what never ends is refused at once.
+/// The longest first line of an export: an endless line is refused at once.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 /// The longest line of an export.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// What was exported.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportSummary {
     /// Entries.
@@ -46,20 +46,20 @@ pub struct ExportSummary {
     pub covered: u64,
 }
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportSummary {
     /// The tenant.
     pub tenant_id: TenantId,
     /// Entries that were written.
     pub entries: u64,
-    /// Entries that were there already, from an import that did not end.
+    /// Entries that already existed, from an interrupted import.
     pub repeats: u64,
 }
 
 impl Ledger {
-    /// Writes the tenant's log as it is stored, unchecked, up to the newest entry at the time of the call; what others
-    /// append meanwhile is not in it. `None` if the tenant has no log.
+    /// Writes the tenant's log as it is stored, unchecked, up to the newest entry at the time of the call; later
+    /// appends are not in it. `None` if the tenant has no log.
     pub fn export(
         &self,
         tenant: &TenantId,
@@ -100,14 +100,14 @@ impl Ledger {
                 limit: last.get() as usize,
             });
         }
-        // Those of what was appended since are not part of it.
+        // Checkpoints of later entries are not part of it.
         checkpoints.retain(|checkpoint| {
             checkpoint.size >= after.get() && (up_to == last || checkpoint.size <= up_to.get())
         });
         self.export_entries(tenant, (after, up_to), checkpoints, out).map(Some)
     }
 
-    /// Writes the entries after the first number up to the second, each checkpoint behind the last entry that it covers.
+    /// Writes the entries after the first number up to the second, each checkpoint after the last entry that it covers.
     fn export_entries(
         &self,
         tenant: &TenantId,
@@ -159,7 +159,7 @@ impl Ledger {
         })
     }
 
-    /// Takes an export in. Every entry must be what its leaf hash says and what this ledger would have taken; the
+    /// Imports an export. Every entry must match its leaf hash and be one that this ledger would have accepted; the
     /// tenant's log here must be empty or the beginning of the export.
     pub fn import(&self, input: &mut dyn BufRead) -> Result<ImportSummary, LedgerError> {
         self.import_lines(input, true)
@@ -196,7 +196,7 @@ impl Ledger {
                     }
                     if checkpoint.size != last.get() {
                         return Err(lines.refuse(format!(
-                            "the checkpoint of {} entries stands after entry {last}",
+                            "the checkpoint of {} entries comes after entry {last}",
                             checkpoint.size
                         )));
                     }
@@ -217,7 +217,7 @@ impl Ledger {
         }
     }
 
-    /// Makes the tenant's log under the export's name, or checks that it has that name.
+    /// Creates the tenant's log under the export's name, or checks that it has that name.
     fn take_name(&self, tenant: &TenantId, origin: &str, lines: &ExportLines<'_>) -> Result<(), LedgerError> {
         match self.ask(tenant, |_, head| Ok(head.origin.clone()))? {
             Some(own) if own == origin => Ok(()),
@@ -247,7 +247,7 @@ impl Ledger {
             for (entry, leaf, number) in batch.entries.iter().take(known_part) {
                 let own = transaction.hashes(&head, 0, entry.seq.leaf_index(), 1)?;
                 if own != [*leaf] {
-                    return Err(at(*number, format!("entry {} is another one here", entry.seq)));
+                    return Err(at(*number, format!("entry {} is a different one here", entry.seq)));
                 }
             }
             let fresh: Vec<ImportedEntry> =
@@ -269,7 +269,7 @@ impl Ledger {
                 rows.iter().zip(batch.entries.iter().skip(known_part)).enumerate()
             {
                 if row.leaf != *leaf {
-                    let reason = format!("entry {} is not what its leaf hash says", row.entry.seq);
+                    let reason = format!("entry {} does not match its leaf hash", row.entry.seq);
                     return Err(at(line_of(position), reason));
                 }
             }
@@ -329,7 +329,7 @@ impl ExportLines<'_> {
         LedgerError::BadExport { line: self.number, reason: reason.into() }
     }
 
-    /// The next line, without its end; a line beyond the bound is refused before it is read whole.
+    /// The next line, without its end; a line beyond the limit is refused before it is read completely.
     fn next(&mut self) -> Result<Option<String>, LedgerError> {
         self.number += 1;
         let mut line = String::new();
@@ -366,7 +366,7 @@ fn document<T>(line: &str, read: impl FnOnce(Node<'_>, bool) -> T) -> Result<T, 
     }
 }
 
-/// The tenant, the log's name, and how many entries the export says that it has; older ones do not say.
+/// The tenant, the log's name, and how many entries the export says that it has; older exports do not say.
 fn read_header(line: &str) -> Option<(TenantId, String, Option<u64>)> {
     document(line, |root, _| {
         let text = |key| root.member(key).and_then(Node::string);

@@ -1,4 +1,4 @@
-//! One state of a tenant's log: what [`crate::read`] and [`crate::facts`] ask about it, in one read of the database.
+//! One state of a tenant's log: what [`crate::read`] and [`crate::facts`] query, in one read of the database.
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, TenantId};
@@ -21,7 +21,7 @@ pub struct LogView<'v> {
     pub(crate) clock: &'v Clock,
 }
 
-/// Where a log stood when it was read, by the name and root that a signed statement binds itself to.
+/// The state of a log when it was read, by the name and root that a signed statement binds itself to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlace {
     /// The log's name.
@@ -35,7 +35,7 @@ pub struct LogPlace {
 }
 
 impl LogView<'_> {
-    /// Where the log stands.
+    /// The state of the log.
     pub fn place(&self) -> LogPlace {
         let Head { origin, frontier, .. } = self.head;
         let now = self.clock.judging_time(self.head);
@@ -71,7 +71,7 @@ impl LogView<'_> {
 }
 
 impl Ledger {
-    /// Asks several questions about one state of the log; `None` if the tenant has no log.
+    /// Runs several queries on one state of the log; `None` if the tenant has no log.
     pub fn view<T>(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! The writing thread: takes the jobs that wait and those that come meanwhile, judges them in one transaction and commits
+//! The writing thread: takes the waiting jobs and those that come meanwhile, judges them in one transaction and commits
 //! them together, so that many callers share one durable commit. Only the writer reads the clock.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,12 +26,12 @@ use crate::recent::RecentEntries;
 use crate::row::LineageNode;
 use crate::store::{Addition, Head, LeaseRow, NeededEntries, Transaction, WriteFailure, Writer};
 
-/// For how many tenants a writing thread remembers the open end of the log.
+/// For how many tenants a writing thread remembers the incomplete end of the log.
 const MAX_ENDS: usize = 256;
 /// How often the outcome of a broken commit is queried.
 const OUTCOME_QUESTIONS: usize = 5;
 
-/// Something to write that waits.
+/// A waiting job.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub tenant_id: TenantId,
@@ -46,12 +46,12 @@ pub(crate) enum JobTask {
     Request(RequestChange, Millis, AnswerSender<RequestAnswer, LedgerError>),
 }
 
-/// Entries that are written all or not at all.
+/// Entries that are written completely or not at all.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub entries: Vec<PreparedEntry>,
     pub fence: Option<Fence>,
-    /// The accepted request whose outcome it is, and which goes with it.
+    /// The accepted request whose outcome it is, and which is removed with it.
     pub settles: Option<RequestName>,
     pub answer: AnswerSender,
 }
@@ -145,10 +145,10 @@ fn write_groups(
     }
 }
 
-/// What a group came to.
+/// The result of a group.
 struct GroupAnswers {
     replies: Vec<Reply>,
-    /// The tenants whose followers have something to look at.
+    /// The tenants whose followers have something to read.
     grown: BTreeSet<TenantId>,
 }
 
@@ -169,7 +169,7 @@ impl Reply {
     }
 }
 
-/// What is written in one transaction, and what each part of it came to.
+/// The jobs of one transaction, and the results of its parts.
 #[derive(Default)]
 struct WriteGroup {
     /// Batches of one tenant that came together, in their order.
@@ -181,7 +181,7 @@ struct WriteGroup {
     answered: Vec<RequestAnswer>,
 }
 
-/// What one round came to.
+/// The result of one round.
 struct RoundResult {
     outcomes: Vec<AppendResult>,
     /// The first id written, by which a broken commit can be recognised later.
@@ -378,7 +378,7 @@ fn lost_lease(fence: &Fence, leases: &[LeaseRow]) -> Option<LedgerError> {
     lease::current(row, &fence.name, fence.token).err()
 }
 
-/// Finds out, by the first id written, whether a commit that broke in the middle took place after all. The log's
+/// Finds out, by the first id written, whether a commit that broke in the middle took place. The log's
 /// lock makes the question wait until the broken transaction has ended on the server.
 fn settle(
     writer: &mut dyn Writer,
@@ -411,14 +411,14 @@ fn settle(
     }
 }
 
-/// What a writing thread keeps between transactions.
+/// The state that a writing thread keeps between transactions.
 struct WriterMemory<'a> {
     clock: &'a DatingClock,
     ids: IdSource,
-    /// The right edge of each tenant's tree after what was last written, and its leaves beyond the last whole tile.
+    /// The right edge of each tenant's tree after the last write, and its leaves beyond the last whole tile.
     ends: BTreeMap<TenantId, (Frontier, Vec<Sha256>)>,
     recent: RecentEntries,
-    /// Where the second rules begin in the older logs, once it was looked up.
+    /// Where the second rules begin in the older logs, once that was looked up.
     rules: BTreeMap<TenantId, RulesInForce>,
 }
 
@@ -445,7 +445,7 @@ impl WriterMemory<'_> {
         self.ends.get(&head.tenant_id).is_some_and(|(frontier, _)| *frontier == head.frontier)
     }
 
-    /// A transaction that fails leaves another right edge in the log than in here, and then this is not used.
+    /// A transaction that fails leaves another right edge in the log than here, and then this is not used.
     fn remember(&mut self, after: &Head, open: Option<Vec<Sha256>>, added: &[Sha256]) {
         let count = (after.frontier.size() % TILE_WIDTH) as usize;
         let before = if count > added.len() { open } else { Some(Vec::new()) };

@@ -1,4 +1,4 @@
-//! The conformance suite on PostgreSQL, the walls between tenants, and a server that is killed.
+//! The conformance suite on PostgreSQL, the separation of tenants, and a server that is killed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod server;
@@ -86,7 +86,7 @@ fn conformance_on_postgresql() {
     suite::run(&Server::start());
 }
 
-/// A later program may migrate the database while this one is open.
+/// A later version may migrate the database while this one is open.
 #[test]
 fn the_schema_version_is_compared_where_a_write_begins() {
     let server = Server::start();
@@ -117,7 +117,7 @@ fn the_ledger_role_is_confined_to_one_tenant() {
     let name = Name::parse("work").unwrap();
     let lease = ledger.take_lease(&local(), &name, &name, std::time::Duration::from_secs(60)).unwrap();
     assert!(matches!(lease, LeaseClaim::Taken(_)), "{lease:?}");
-    // The program names every tenant in its statements as well, so ask without that, as a faulty statement would.
+    // The program names every tenant in its statements as well, so query without that, as a faulty statement would.
     let mut client = server.superuser(&database);
     let role = format!("crealeph_ledger_{database}");
     client.batch_execute(&format!("SET ROLE {role}; SET search_path = crealeph")).unwrap();
@@ -142,7 +142,7 @@ fn the_ledger_role_is_confined_to_one_tenant() {
         "another tenant cannot even be counted"
     );
     client.batch_execute("ROLLBACK").unwrap();
-    // Rows come in through the function alone, right after the head, and only of the tenant that is set.
+    // Rows are inserted only through the function, right after the head, and only for the tenant that is set.
     let none = "ARRAY[]::text[]";
     let append = |tenant: &str, seqs: &str, size: u64| {
         let numbers = "ARRAY[]::bigint[]";
@@ -185,7 +185,7 @@ fn the_ledger_role_is_confined_to_one_tenant() {
         );
         assert!(locked.unwrap().get::<_, bool>(0), "{table}");
     }
-    // Changing and removing is refused to the role by its rights, and to the owner by triggers.
+    // Updates and deletes are refused to the role by its privileges, and to the owner by triggers.
     for sql in [
         "UPDATE entries SET robot = 'x'",
         "DELETE FROM entries",
@@ -206,7 +206,7 @@ fn the_ledger_role_is_confined_to_one_tenant() {
         let error = client.batch_execute(sql).unwrap_err();
         assert!(error.as_db_error().unwrap().message().contains("append-only"), "{sql}: {error:?}");
     }
-    // Where someone gives the role the right to pass the walls, the program refuses to work.
+    // If the role can bypass row-level security, the program refuses to work.
     client.batch_execute(&format!("ALTER ROLE {role} BYPASSRLS")).unwrap();
     let open = Ledger::open(&place.location, place.options());
     assert!(
@@ -215,7 +215,7 @@ fn the_ledger_role_is_confined_to_one_tenant() {
     );
 }
 
-/// Every table, index, trigger, policy, function and right, as they are described beside the schema. Run it with
+/// Every table, index, trigger, policy, function and privilege, as described next to the schema. Run it with
 /// CREALEPH_BLESS=1 after a change of the schema, and look at the difference.
 #[test]
 fn the_schema_is_the_one_that_audits_compare_with() {
@@ -268,11 +268,11 @@ fn a_grant_for_one_ledger_opens_no_other_and_a_login_can_be_bound_to_its_tenant(
     let elsewhere = open("ann", &two).unwrap_err();
     assert_eq!(elsewhere.code(), "ledger_denied", "{elsewhere}");
     assert!(elsewhere.hint().unwrap().contains(&format!("GRANT crealeph_ledger_{two} TO")), "{elsewhere}");
-    // Which tenants there are is for audits to know.
+    // The list of tenants is for audits.
     let tenants: Vec<_> = ledger.tenants().unwrap().into_iter().map(|log| log.tenant_id).collect();
     assert_eq!(tenants, [local(), tenant("other")]);
     assert_eq!(ann.tenants().unwrap_err().code(), "ledger_denied");
-    // A login that is bound sees and writes its tenants alone; the others are not touched.
+    // A login that is bound sees and writes only its tenants; the others are not touched.
     owner.batch_execute("SELECT crealeph.bind_login('ann', 'local')").unwrap();
     assert_eq!(ann.last_seq(&local()).unwrap().get(), 2);
     append_one(&ann, entry("signal", "{}", ""));
@@ -287,7 +287,7 @@ fn a_grant_for_one_ledger_opens_no_other_and_a_login_can_be_bound_to_its_tenant(
     assert_eq!(ledger.audit(&tenant("other")).unwrap(), None);
 }
 
-/// Passes bytes on between a client and the server, until the client commits: that and what follows is kept back, once, as
+/// Passes bytes on between a client and the server, until the client commits: the commit and everything after it is held back, once, as
 /// if the client had been stopped.
 fn stalling_proxy(server: u16) -> u16 {
     use std::io::{Read as _, Write as _};
@@ -345,7 +345,7 @@ fn a_client_that_falls_silent_in_a_commit_locks_no_one_out() {
     let start = Instant::now();
     append_one(&direct, entry("signal", "{}", ""));
     assert!(start.elapsed() > Duration::from_millis(500), "the lock was held: {:?}", start.elapsed());
-    // The one that was silent learns that its commit did not take place, and writes.
+    // The silent one learns that its commit did not take place, and writes.
     let outcome = stalled.join().unwrap();
     assert!(
         outcome.is_ok() || outcome.as_ref().is_err_and(|error| error.code() == "ledger_failed"),
@@ -420,7 +420,7 @@ fn keyed_batch(name: &str) -> Vec<Draft> {
     (0..BATCH).map(|part| entry("signal", "{}", &format!("\"key\":\"{name}/{part}\""))).collect()
 }
 
-/// What the log holds: for each batch by name how many of its entries, read on from where it was left.
+/// The log's content: for each batch by name how many of its entries, read on from the last position.
 #[derive(Default)]
 struct Seen {
     batches: BTreeMap<String, usize>,
@@ -460,11 +460,11 @@ fn write_on(ledger: &Ledger, writer: usize, is_stopped: &AtomicBool, answers: &M
 }
 
 /// Kills the server again and again under several writers, at random moments. A batch that was acknowledged is there, one that
-/// failed is there whole or not at all, and sending it again with its keys gives the right answer.
+/// failed is there completely or not at all, and sending it again with its keys gives the right answer.
 #[test]
 // holds: invariant 8
 fn a_killed_server_loses_nothing_that_was_acknowledged() {
-    // What a killed process has handed to the system stays there, so waiting for the disk would show nothing more.
+    // Data that a killed process has handed to the system stays there, so waiting for the disk would show nothing more.
     let mut server = Server::start();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
@@ -544,13 +544,13 @@ fn an_encrypted_connection_reaches_a_trusted_server_or_fails() {
     let error = distrusted(&url("localhost", &format!("sslmode=verify-full&{trusted}")));
     assert!(error.contains("localhost"), "the certificate is for another name: {error}");
 
-    // A server that does not encrypt is not talked to in plain text instead.
+    // The program does not use plain text with a server that does not encrypt.
     server.stop_encrypting();
     let error = distrusted(&good);
     assert!(error.contains("TLS"), "{error}");
 }
 
-/// Row-level security is forced on the owner too, unless it is a superuser, as owners seldom are.
+/// Row-level security is forced on the owner too, unless it is a superuser, as owners rarely are.
 #[test]
 fn an_owner_who_is_not_a_superuser_lists_tenants_and_migrates() {
     let server = Server::start();

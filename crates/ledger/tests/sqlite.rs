@@ -65,7 +65,7 @@ fn conformance_on_sqlite() {
     suite::run(&SqliteFixture);
 }
 
-/// SQLite has no clock of its own, so leases go by the time since the machine started, which no wall clock changes.
+/// SQLite has no clock of its own, so leases use the time since the machine started, which no wall clock changes.
 #[test]
 fn a_wall_clock_neither_ends_a_lease_nor_keeps_it() {
     let place = SqliteFixture.place();
@@ -79,7 +79,7 @@ fn a_wall_clock_neither_ends_a_lease_nor_keeps_it() {
         hands.set(wall);
         assert!(matches!(take(), LeaseClaim::Held(_)), "another process's clock says {wall}");
     }
-    // A lease of before the machine was started again is nobody's.
+    // A lease from before a restart of the machine has no holder.
     SqliteFixture.execute(&place, "UPDATE leases SET boot = 'another', until = until + 1000000").unwrap();
     let LeaseClaim::Taken(second) = take() else { panic!("its holder is gone") };
     assert!(second.token() > first.token());

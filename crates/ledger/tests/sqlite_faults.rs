@@ -1,5 +1,5 @@
-//! A SQLite ledger in trouble: locked, damaged, foreign, of a later program, changed by hand. Each gets a clear word that
-//! names the file, and nothing wrong is ever returned.
+//! A SQLite ledger with faults: locked, damaged, foreign, of a later version, changed by hand. Each gets a clear message that
+//! names the file, and wrong data is never returned.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::fs;
@@ -106,7 +106,7 @@ fn nothing_depends_on_an_entry_that_was_lost_meanwhile() {
     let head: (i64, i64, Vec<u8>) =
         other.query_row(head, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     ledger.append(&local(), vec![draft(7)]).unwrap();
-    // As a server that comes back from an older copy.
+    // Like a server that was restored from an older copy.
     other.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
     other.execute("DELETE FROM entries WHERE key = 'k7'", []).unwrap();
     other.execute("UPDATE logs SET size = ?1, last_at = ?2, peaks = ?3", head).unwrap();
@@ -133,7 +133,7 @@ fn damage_is_reported_and_never_returned() {
     let Err(LedgerError::Damaged { place, seq: Some(_), what }) = page else { panic!("{page:?}") };
     assert!(place.contains("ledger.db") && what.contains("entry 124"), "{what}");
     drop(ledger);
-    // A whole page of rubbish in the middle of the entries.
+    // A whole page of random bytes in the middle of the entries.
     let mut changed = bytes.clone();
     let start = at / 4096 * 4096;
     changed[start..start + 4096].fill(0xa5);
@@ -143,7 +143,7 @@ fn damage_is_reported_and_never_returned() {
     assert!(matches!(page, Err(LedgerError::Damaged { .. })), "{page:?}");
     assert!(matches!(ledger.audit(&local()), Err(LedgerError::Damaged { .. })));
     drop(ledger);
-    // Cut off.
+    // Truncated.
     fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
     let cut = open(&file).and_then(|ledger| ledger.audit(&local()));
     assert!(matches!(cut, Err(LedgerError::Damaged { .. })), "{cut:?}");
@@ -242,11 +242,11 @@ fn an_interrupted_init_or_backup_leaves_nothing_that_looks_whole() {
     let file = folder.path().join("ledger.db");
     let location = Location::File(file.clone());
     let init = || Ledger::init(&location, LedgerOptions::default());
-    // Interrupted before anything was in it, as an earlier program could be.
+    // Interrupted before anything was in it, as an earlier version could be.
     fs::write(&file, "").unwrap();
     drop(init().unwrap());
     assert!(matches!(init(), Err(LedgerError::Exists { .. })));
-    // Interrupted before the key was made.
+    // Interrupted before the key was created.
     let keys = folder.path().join("ledger.db.keys");
     fs::remove_dir_all(&keys).unwrap();
     let ledger = init().unwrap();
@@ -254,7 +254,7 @@ fn an_interrupted_init_or_backup_leaves_nothing_that_looks_whole() {
     ledger.append(&local(), vec![draft(0)]).unwrap();
     fs::remove_dir_all(&keys).unwrap();
     assert!(matches!(init(), Err(LedgerError::Exists { .. })), "keys that were lost are not made up");
-    // A backup that fails leaves no file, and one that is taken is left alone.
+    // A backup that fails leaves no file, and an existing file is left alone.
     assert!(ledger.backup(&folder.path().join("no/copy.db"), |_, _| {}).is_err());
     let copy = folder.path().join("copy.db");
     ledger.backup(&copy, |_, _| {}).unwrap();

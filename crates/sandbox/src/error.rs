@@ -32,7 +32,7 @@ pub enum SandboxError {
         source: io::Error,
     },
     /// Something named in the request cannot be used.
-    #[error("cannot {action} `{}`; check that it is there and may be used", .path.display())]
+    #[error("cannot {action} `{}`; check that it exists and is accessible", .path.display())]
     Path {
         /// What was tried.
         action: &'static str,
@@ -53,7 +53,7 @@ pub enum SandboxError {
     #[error("the sandbox helper ended without an answer; the command may not have run: run it again")]
     HelperLost,
     /// A bound on a view was hit.
-    #[error("the view at `{}` goes past its bound: {what}", .path.display())]
+    #[error("the view at `{}` exceeds its limit: {what}", .path.display())]
     ViewBound {
         /// The view's lower directory.
         path: PathBuf,

@@ -79,13 +79,13 @@ impl Sandbox {
             (
                 "root_file_system",
                 &root,
-                "nothing of the machine is seen but what is granted",
+                "only granted paths of the machine are visible",
                 "a private root, /proc and /dev",
             ),
             (
                 "seccomp",
                 &seccomp,
-                "closes the kernel's rarely used doors",
+                "blocks system calls that programs rarely need",
                 "the filter compiles and installs",
             ),
         ];
@@ -106,7 +106,7 @@ impl Sandbox {
             needed: true,
             gives: "bounds on the tree's memory, processes, CPU time and disk without cgroups",
             detail: format!(
-                "sums /proc from inside; socket buffers can hold {} MiB beside it with the default limits",
+                "sums /proc from inside; socket buffers can take another {} MiB with the default limits",
                 escaping_socket_bytes() >> 20
             ),
             advice: advice(&[SetupStep::Proc]),
@@ -129,7 +129,7 @@ impl Sandbox {
         let detail = match layer {
             Some(Layer::CgroupV2) => "version 2, memory and pids delegated",
             Some(_) => "version 1, memory",
-            None => "none can be made under our own",
+            None => "none can be created below ours",
         };
         let advice = layer.is_none().then(|| {
             "run as root where cgroups are of version 1, or in a group of version 2 that has `memory` and `pids` on for its children".to_owned()
@@ -138,7 +138,7 @@ impl Sandbox {
             name: "cgroups",
             present: layer.is_some(),
             needed: false,
-            gives: "an exact memory limit held by the kernel",
+            gives: "an exact memory limit enforced by the kernel",
             detail: detail.to_owned(),
             advice,
         }
@@ -177,7 +177,7 @@ fn landlock() -> Feature {
         name: "landlock",
         present: abi > 0,
         needed: false,
-        gives: "a second, independent hold on what is written and signalled",
+        gives: "a second, independent restriction of writes and signals",
         detail: if abi > 0 { format!("ABI {abi}") } else { "not in this kernel".to_owned() },
         advice: (abi == 0).then(|| "Linux 5.13 with `landlock` in the `lsm=` boot parameter".to_owned()),
     }

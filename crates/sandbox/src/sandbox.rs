@@ -72,7 +72,7 @@ impl Config {
             return Ok(());
         }
         let what = format!(
-            "`{}` cannot be seen copy-on-write while the sandbox's state directory is `{}`, since neither may lie in the \
+            "`{}` cannot be seen copy-on-write while the sandbox's state directory is `{}`, since neither may be inside the \
              other; set XDG_STATE_HOME to a folder elsewhere",
             lower.display(),
             state_dir.display()
@@ -279,10 +279,10 @@ impl Sandbox {
             return Ok(Some("nothing can be mounted on this machine".to_owned()));
         }
         if view::is_overlay(lower) {
-            return Ok(Some("the directory lies on overlayfs".to_owned()));
+            return Ok(Some("the directory is on overlayfs".to_owned()));
         }
         if view::is_overlay(&self.config.state_dir) {
-            return Ok(Some("the state directory lies on overlayfs".to_owned()));
+            return Ok(Some("the state directory is on overlayfs".to_owned()));
         }
         let key = view::device(lower).map_err(failed)?;
         let known = self.overlays.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -481,7 +481,7 @@ pub(crate) fn refusal(failure: &Failure) -> SandboxError {
         SetupStep::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
         SetupStep::Start if failure.errno == libc::E2BIG => SandboxError::InvalidSpec {
             what: format!(
-                "the arguments and variables of `{}` are longer than the kernel takes; pass them on standard input or in a file",
+                "the arguments and variables of `{}` are longer than the kernel accepts; pass them on standard input or in a file",
                 failure.detail
             ),
         },

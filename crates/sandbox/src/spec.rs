@@ -97,7 +97,9 @@ impl Spec<'_> {
         if let Stdin::Bytes(bytes) = &self.stdin
             && bytes.len() > MAX_STDIN_BYTES
         {
-            return invalid(format!("standard input is over {MAX_STDIN_BYTES} bytes; grant a file instead"));
+            return invalid(format!(
+                "standard input is larger than {MAX_STDIN_BYTES} bytes; grant a file instead"
+            ));
         }
         // It leads out: everything of the machine is above it.
         if matches!(self.stdin, Stdin::Inherit)
@@ -132,7 +134,7 @@ impl Spec<'_> {
         // The root is built, not granted, and the watch rests on the sandbox's own processes.
         if let Some(at) = targets.iter().find(|at| **at == Path::new("/") || at.starts_with("/proc")) {
             return invalid(format!(
-                "nothing can be granted at `{}`, which is the sandbox's own; grant what is needed of it, or at another path",
+                "nothing can be granted at `{}`, which is the sandbox's own; grant only the paths in it that are needed, or another path",
                 at.display()
             ));
         }
@@ -152,7 +154,7 @@ impl Spec<'_> {
         let bytes = self.grants.seeds.iter().fold(0usize, |sum, seed| sum.saturating_add(seed.content.len()));
         if bytes > MAX_SEED_BYTES {
             return invalid(format!(
-                "the seeds are over {MAX_SEED_BYTES} bytes together; grant the files instead"
+                "the seeds are larger than {MAX_SEED_BYTES} bytes in total; grant the files instead"
             ));
         }
         let mut places = BTreeSet::new();
@@ -326,7 +328,7 @@ impl Seed {
         let mut content = Vec::new();
         file.take(MAX_SEED_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;
         if content.len() > MAX_SEED_BYTES {
-            let what = format!("it is over {MAX_SEED_BYTES} bytes; grant it instead");
+            let what = format!("it is larger than {MAX_SEED_BYTES} bytes; grant it instead");
             return Err(failed(Error::new(ErrorKind::FileTooLarge, what)));
         }
         let mode = metadata.permissions().mode() & 0o777;
@@ -516,7 +518,7 @@ impl ResourceLimits {
         for (name, value, low, high) in ranges {
             if value < low || value > high {
                 return Err(SandboxError::InvalidSpec {
-                    what: format!("the limit `{name}` is {value}; it must lie between {low} and {high}"),
+                    what: format!("the limit `{name}` is {value}; it must be between {low} and {high}"),
                 });
             }
         }

@@ -45,7 +45,8 @@ impl OwnerFolder {
         let directory = &directory.canonicalize().map_err(failed)?;
         let metadata = std::fs::metadata(directory).map_err(failed)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-            let what = "it is somebody else's, or others may write to it; use one that is yours alone";
+            let what =
+                "it belongs to another user, or others may write to it; use one that only you can write to";
             return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, what)));
         }
         let guard = guard(directory).map_err(failed)?;
@@ -69,7 +70,7 @@ impl OwnerFolder {
         if !std::fs::symlink_metadata(directory).map_err(failed)?.is_dir() {
             return Err(failed(io::Error::new(
                 io::ErrorKind::NotADirectory,
-                "it is no directory; remove it",
+                "it is not a directory; remove it",
             )));
         }
         let state = Self::open(directory)?;

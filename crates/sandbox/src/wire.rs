@@ -174,7 +174,7 @@ pub(crate) fn send<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result
 pub(crate) fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).ok().filter(|l| *l as usize <= MAX_MESSAGE_BYTES);
-    let length = length.ok_or_else(|| io::Error::other("the message is over its bound"))?;
+    let length = length.ok_or_else(|| io::Error::other("the message exceeds its limit"))?;
     let mut bytes = Vec::with_capacity(body.len().saturating_add(4));
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(&body);
@@ -187,7 +187,7 @@ pub(crate) fn receive<T: for<'d> Deserialize<'d>>(from: &mut impl Read) -> io::R
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
     if length > MAX_MESSAGE_BYTES {
-        return Err(io::Error::other("the message is over its bound"));
+        return Err(io::Error::other("the message exceeds its limit"));
     }
     let mut body = vec![0u8; length];
     from.read_exact(&mut body)?;
@@ -200,7 +200,7 @@ pub(crate) fn take<T: for<'d> Deserialize<'d>>(buffer: &mut Vec<u8>) -> io::Resu
         return Ok(None);
     };
     if length > MAX_MESSAGE_BYTES {
-        return Err(io::Error::other("the message is over its bound"));
+        return Err(io::Error::other("the message exceeds its limit"));
     }
     let Some(body) = buffer.get(4..length.saturating_add(4)) else { return Ok(None) };
     let message = serde_json::from_slice(body)?;

@@ -78,12 +78,12 @@ export class ApprovalLog {
     try {
       enrolled = parsePersonKey(statement.get('publicKey'));
     } catch (error) {
-      throw invalid(`enrols a key that is not taken: ${error.message}`);
+      throw invalid(`enrols a key that is not accepted: ${error.message}`);
     }
     if (enrolled.fingerprint !== statement.get('keyId')) throw invalid('enrols a key under another fingerprint');
     const known = this.keys.get(enrolled.fingerprint);
     if (known?.isRevoked) throw invalid('enrols a key that was revoked');
-    if (known && known.person !== person) throw invalid(`enrols a key that is \`${known.person}\`'s`);
+    if (known && known.person !== person) throw invalid(`enrols a key that belongs to \`${known.person}\``);
     const fresh = known ?? { person, key: enrolled, isRevoked: false, counter: null };
     if (this.root !== null) {
       await this.checkAdminStatement('person_enrolment', statement, payload, key);
@@ -202,7 +202,7 @@ export class ApprovalLog {
   }
 
   verdictProblem(landing, rule, verdict, people) {
-    if (!verdict) return 'which is no verdict';
+    if (!verdict) return 'which is not a verdict';
     const { statement, proof, isUsed } = verdict;
     if (isUsed) return 'which another landing used';
     const isOfIt = ['subjectId', 'subjectDigest', 'ruleDigest'].every((name) => statement.get(name) === landing.get(name));
@@ -227,7 +227,7 @@ export class ApprovalLog {
     const group = rule.get('group');
     const counted = [...people].filter((person) => group === undefined || this.groups.get(person)?.has(group)).length;
     if (counted < rule.get('approvals')) {
-      throw invalid(`lands by ${counted} approvals, and rule \`${rule.get('name')}\` wants ${rule.get('approvals')}`);
+      throw invalid(`lands by ${counted} approvals, and rule \`${rule.get('name')}\` requires ${rule.get('approvals')}`);
     }
   }
 
@@ -263,7 +263,7 @@ export class ApprovalLog {
   checkSigner(person, keyId) {
     const known = this.keys.get(keyId);
     if (!known) throw invalid(`is signed with ${keyId}, which was not enrolled before`);
-    if (known.person !== person) throw invalid(`is signed with ${keyId}, which is \`${known.person}\`'s, not \`${person}\`'s`);
+    if (known.person !== person) throw invalid(`is signed with ${keyId}, which belongs to \`${known.person}\`, not to \`${person}\``);
     if (known.isRevoked) throw invalid(`is signed with ${keyId}, which was revoked`);
   }
 
@@ -287,7 +287,7 @@ export class ApprovalLog {
 }
 
 async function provedBySsh(key, kind, payload) {
-  if (payload.get('proof') !== 'ssh' || payload.has('passkey')) throw invalid('has a passkey beside the signature of an SSH key');
+  if (payload.get('proof') !== 'ssh' || payload.has('passkey')) throw invalid('has a passkey in addition to the signature of an SSH key');
   const message = utf8(canonical(payload.get('statement')));
   const { counter } = await verifySshSignature(key, NAMESPACES[kind], message, payload.get('signature'));
   return counter;
@@ -295,7 +295,7 @@ async function provedBySsh(key, kind, payload) {
 
 /** What admins sign needs an SSH key: a page could ask a passkey for anything. */
 function provedByPasskey(passkey, kind, payload) {
-  if (kind !== 'verdict') throw invalid('is signed with a passkey, and what admins sign needs an SSH key');
+  if (kind !== 'verdict') throw invalid('is signed with a passkey, and admin statements need an SSH key');
   if (!payload.has('passkey')) throw invalid('has no proof by its passkey');
   return verifyAssertion(passkey, canonical(payload.get('statement')), payload.get('passkey'), payload.get('signature'));
 }

@@ -69,7 +69,7 @@ export class ReceiptChain {
     for (const [at, hash] of chain.entries()) {
       const { id, earlier } = this.receipts.get(hash);
       if (earlier && before.get(earlier.get('hash')) !== earlier.get('run')) {
-        throw new Finding('missing', `receipt ${id} rests on run ${earlier.get('run')}, whose receipt is not before it`, at + 1);
+        throw new Finding('missing', `receipt ${id} depends on run ${earlier.get('run')}, whose receipt does not come before it`, at + 1);
       }
       before.set(hash, id);
     }

@@ -46,7 +46,7 @@ export class ExportVerifier {
   async line(line) {
     const next = this.tree.size + 1;
     const read = line.length <= MAX_LINE ? readAround(line) : null;
-    if (!read) throw changed(`the line where entry ${next} should stand is not JSON; entry ${next} was changed`, next);
+    if (!read) throw changed(`the line where entry ${next} should be is not JSON; entry ${next} was changed`, next);
     const isObject = read.value instanceof Map;
     if (this.origin === null) this.readHeader(isObject ? read.value : new Map());
     else if (isObject && typeof read.value.get('checkpoint') === 'string') await this.readCheckpoint(read.value.get('checkpoint'));
@@ -78,11 +78,11 @@ export class ExportVerifier {
     const leaf = leafOf(read);
     if (!leaf) throw changed(`entry ${next} is not in canonical form; it was changed`, next);
     const { entry, id, seq, hash } = leaf;
-    if (seq > next) throw new Finding('missing', `entry ${next} is missing; entry ${seq} (\`${id}\`) stands in its place`, next);
-    if (seq < next) throw new Finding('reordered', `entry ${seq} (\`${id}\`) stands where entry ${next} should; entries were reordered`, next);
+    if (seq > next) throw new Finding('missing', `entry ${next} is missing; entry ${seq} (\`${id}\`) is in its place`, next);
+    if (seq < next) throw new Finding('reordered', `entry ${seq} (\`${id}\`) is where entry ${next} should be; entries were reordered`, next);
     const problem = entryProblem(entry);
     if (problem) throw changed(`entry ${seq} (\`${id}\`) is not an entry (${problem}); it was changed`, seq);
-    if (read.value.get('leaf') !== hex(hash)) throw changed(`entry ${seq} (\`${id}\`) is not what its leaf hash says; it was changed`, seq);
+    if (read.value.get('leaf') !== hex(hash)) throw changed(`entry ${seq} (\`${id}\`) does not match its leaf hash; it was changed`, seq);
     if (entry.get('tenantId') !== this.tenant) throw changed(`entry ${seq} (\`${id}\`) belongs to another tenant`, seq);
     await this.checkRules(entry, read.hasLostPayload);
     this.tree.add(hash);
@@ -122,9 +122,9 @@ export class ExportVerifier {
       throw unreadable(`a checkpoint in the export is of the log \`${checkpoint.origin}\`, and the export of \`${this.origin}\``);
     }
     if (checkpoint.size > size) {
-      throw new Finding('missing', `the checkpoint of ${checkpoint.size} entries stands after entry ${size}; entry ${size + 1} is missing`, size + 1);
+      throw new Finding('missing', `the checkpoint of ${checkpoint.size} entries comes after entry ${size}; entry ${size + 1} is missing`, size + 1);
     }
-    if (checkpoint.size < size) throw new Finding('reordered', `a checkpoint of ${checkpoint.size} entries stands after entry ${size}`, size + 1);
+    if (checkpoint.size < size) throw new Finding('reordered', `a checkpoint of ${checkpoint.size} entries comes after entry ${size}`, size + 1);
     this.compare(checkpoint, 'the checkpoint in the export', isSigned);
     if (isSigned) this.checkpoints += 1;
     else this.unknownCheckpoints += 1;

@@ -14,7 +14,7 @@ export class Finding extends Error {
 
   /** The same about an entry that is named. */
   ofEntry(seq, id) {
-    return new Finding(this.kind, `entry ${seq} (\`${id}\`) ${this.message}; no ledger would have taken it`, seq);
+    return new Finding(this.kind, `entry ${seq} (\`${id}\`) ${this.message}; no ledger would have accepted it`, seq);
   }
 }
 

@@ -19,7 +19,7 @@ export function parseKey(text) {
   if (!typed) throw new Error('a verifier key is `name+id+key`, as `crealeph ledger key` prints it');
   if (typed[0] !== ED25519 || typed.length !== 33) throw new Error('the key is not an Ed25519 key');
   const expected = sha256(concat(utf8(`${name}\n`), typed)).subarray(0, 4);
-  if (hex(expected) !== id) throw new Error("the key's id is not the one of its name and key; it was copied wrongly, or changed");
+  if (hex(expected) !== id) throw new Error("the key's id does not match its name and key; it was copied wrongly, or changed");
   return { name, id: expected, idText: `${name}+${id}`, publicKey: typed.subarray(1) };
 }
 
@@ -39,7 +39,7 @@ function noteParts(note) {
   if (/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/.test(note)) throw broken('it holds a control character');
   const blank = note.lastIndexOf('\n\n');
   if (blank < 0) throw broken('it has no blank line');
-  if (!note.endsWith('\n') || blank + 2 >= note.length) throw broken('its last line is not ended');
+  if (!note.endsWith('\n') || blank + 2 >= note.length) throw broken('its last line has no line feed');
   const lines = note.slice(blank + 2, -1).split('\n');
   if (lines.length > MAX_SIGNATURES) throw broken('it has too many signatures');
   const signatures = lines.map((line) => {

@@ -91,7 +91,7 @@ export async function verifyAssertion(passkey, statement, assertion, signature) 
   const raw = fromBase64url(signature);
   if (!raw) throw unproved('the signature is not base64url without padding');
   const message = concat(written, sha256(clientData));
-  if (!(await hasSigned(passkey.key, raw, message))) throw unproved('the signature does not fit');
+  if (!(await hasSigned(passkey.key, raw, message))) throw unproved('the signature does not match');
   return data.counter;
 }
 
@@ -129,7 +129,7 @@ function checkClientData(bytes, purpose, statement, origin) {
   const member = (name) => (data instanceof Map ? data.get(name) : undefined);
   if (member('type') !== purpose) throw unproved(`the browser was asked for something else than \`${purpose}\``);
   if (member('challenge') !== base64url(sha256(utf8(statement)))) throw unproved('the passkey was asked about another statement');
-  if (member('origin') !== origin) throw unproved(`the page that asked was not of \`${origin}\``);
+  if (member('origin') !== origin) throw unproved(`the page that asked is not at \`${origin}\``);
   const isFramed = member('crossOrigin') ?? false;
   if (isFramed !== false || member('crossOrigin') === null || member('topOrigin') !== undefined) {
     throw unproved('the page that asked was inside a page of another site');
@@ -140,7 +140,7 @@ function checkData(data, origin) {
   const [party] = origin.slice(origin.indexOf('://') + 3).split(':');
   const has = (flag) => (data.flags & flag) !== 0;
   if (!equal(data.partyHash, sha256(utf8(party)))) throw unproved(`the authenticator answered for another relying party than \`${party}\``);
-  if (!has(FLAGS.present)) throw unproved('nobody touched the authenticator');
+  if (!has(FLAGS.present)) throw unproved('no one touched the authenticator');
   if (!has(FLAGS.verified)) throw unproved('the authenticator saw no PIN, face or finger');
   if (has(FLAGS.copied) && !has(FLAGS.copyable)) throw unproved('the passkey is backed up and cannot be');
 }

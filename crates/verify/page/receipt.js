@@ -31,7 +31,7 @@ export async function verifyReceipt(receiptBytes, envelopeBytes, keys, isUnprove
   const signed = await openEnvelope(envelopeBytes, isUnproven ? [] : keys);
   if (!isUnproven && signed.known.length === 0) {
     const names = signed.others.slice(0, 10).map((id) => `\`${id}\``).join(', ');
-    throw forged(`no known key has signed the statement; ${names === '' ? 'nobody has' : `it is signed as ${names}`}`);
+    throw forged(`no known key has signed the statement; ${names === '' ? 'it is not signed' : `it is signed as ${names}`}`);
   }
   const statement = readStatement(signed);
   const stated = statement.get('predicate').get('receipt');
@@ -78,7 +78,7 @@ function readStatement({ payload, ids, known }) {
     const type = statement instanceof Map ? statement.get('predicateType') : undefined;
     const isNewer = typeof type === 'string' && type.startsWith(WORK_RUN) && !['v1', 'v2'].includes(type.slice(WORK_RUN.length));
     const advice = isNewer ? `, but a \`${type}\`, which this verifier does not know` : `: ${problem}`;
-    throw unreadable(`the signed statement is not one of a work run${advice}`);
+    throw unreadable(`the signed statement is not about a work run${advice}`);
   }
   const predicate = statement.get('predicate');
   if (canonical(predicate.get('signers')) !== canonical(ids)) {

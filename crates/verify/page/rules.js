@@ -34,7 +34,7 @@ export class LogRules {
     if (observedAt !== undefined && instant(observedAt) > createdAt) return `was observed at ${observedAt}, after it was created`;
     if (this.entries.has(id)) return 'has the id of an earlier entry';
     for (const on of entry.get('lineage')?.get('dependsOnLedgerIds') ?? []) {
-      if (on.startsWith('key:') || !this.entries.has(on)) return `depends on \`${on}\`, which is no entry before it`;
+      if (on.startsWith('key:') || !this.entries.has(on)) return `depends on \`${on}\`, which is not an earlier entry`;
     }
     if (kind === 'execution_event') {
       const refused = this.addEvent(entry);

@@ -130,7 +130,7 @@ async function checkFiles(run, predicate) {
     const name = run.folder === '' ? file.name : pathOf(file).slice(run.folder.length + 1);
     const subject = stated.find((one) => one.get('name') === name);
     if (!subject && predicate.has('files') && !UNNAMED.includes(name)) {
-      throw changed(`the file \`${pathOf(file)}\` lies with the run, and no statement names it`);
+      throw changed(`the file \`${pathOf(file)}\` is with the run, and no statement names it`);
     }
     if (subject && !(await fits(subject, await bytesOf(file)))) {
       throw changed(`the file \`${pathOf(file)}\` is not the one that was signed`);

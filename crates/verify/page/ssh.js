@@ -69,7 +69,7 @@ function keyParts(blob) {
   if (algorithm === 'ssh-ed25519' || algorithm === 'sk-ssh-ed25519@openssh.com') {
     parts.publicKey = fields.field();
     if (parts.publicKey.length !== 32) throw new Error('the key is not 32 bytes long');
-    if (isWeakEd25519(parts.publicKey)) throw new Error('it is a weak key: a signature by it could be anybody\'s');
+    if (isWeakEd25519(parts.publicKey)) throw new Error('it is a weak key: anyone could make a signature by it');
   } else if (/^(ecdsa-sha2-nistp(256|384)|sk-ecdsa-sha2-nistp256@openssh\.com)$/.test(algorithm)) {
     const curve = fields.word();
     parts.curve = CURVES[curve];
@@ -143,8 +143,8 @@ export async function verifySshSignature(key, namespace, message, armoured) {
     if (error instanceof RangeError || error.constructor === Error) throw forged(`is not proved: ${error.message}`);
     throw error;
   }
-  if (!facts.holds) throw forged('is not proved: the signature does not fit the statement: one of them was changed, or it was made over another text');
-  if (key.isHardware && !(facts.flags & USER_PRESENT)) throw forged('is not proved: nobody touched the hardware key when it signed');
+  if (!facts.holds) throw forged('is not proved: the signature does not match the statement: one of them was changed, or it was made over another text');
+  if (key.isHardware && !(facts.flags & USER_PRESENT)) throw forged('is not proved: no one touched the hardware key when it signed');
   return { counter: facts.counter, isUserVerified: Boolean(facts.flags & USER_VERIFIED) };
 }
 

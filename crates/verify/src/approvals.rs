@@ -260,7 +260,7 @@ impl ApprovalLog {
     ) -> Judged<()> {
         self.check_log(&statement.tenant_id, &statement.log_origin)?;
         let person_key = PersonKey::parse(statement.public_key.as_str())
-            .map_err(|error| invalid(format!("enrols a key that is not taken: {error}")))?;
+            .map_err(|error| invalid(format!("enrols a key that is not accepted: {error}")))?;
         let is_plain = person_key.line().is_ok_and(|line| line == statement.public_key.as_str());
         if !is_plain || person_key.fingerprint() != statement.key_id.as_str() {
             return Err(invalid("enrols a key under another fingerprint, or not in its plain form"));
@@ -268,7 +268,7 @@ impl ApprovalLog {
         match self.keys.get(person_key.fingerprint()) {
             Some(known) if known.is_revoked => return Err(invalid("enrols a key that was revoked")),
             Some(known) if known.person != statement.person => {
-                return Err(invalid(format!("enrols a key that is `{}`'s", known.person)));
+                return Err(invalid(format!("enrols a key that belongs to `{}`", known.person)));
             }
             _ => {}
         }
@@ -371,7 +371,8 @@ impl ApprovalLog {
         let mut people = BTreeSet::new();
         for id in landing.verdicts.as_slice() {
             let verdict = self.verdicts.get(id);
-            let verdict = verdict.ok_or_else(|| invalid(format!("lands by `{id}`, which is no verdict")))?;
+            let verdict =
+                verdict.ok_or_else(|| invalid(format!("lands by `{id}`, which is not a verdict")))?;
             let VerdictStatement {
                 subject_id, subject_digest, decision, rule_digest, person, key_id, ..
             } = &verdict.statement;
@@ -447,7 +448,7 @@ impl ApprovalLog {
             return Ok(());
         }
         let (name, wanted) = (&rule.name, rule.approvals);
-        Err(invalid(format!("lands by {counted} approvals, and rule `{name}` wants {wanted}")))
+        Err(invalid(format!("lands by {counted} approvals, and rule `{name}` requires {wanted}")))
     }
 
     pub(crate) fn check_log(&self, tenant: &TenantId, origin: &Name) -> Judged<()> {
@@ -473,7 +474,7 @@ impl ApprovalLog {
     fn check_signer(&self, person: &Name, key_id: &Name) -> Judged<()> {
         match self.keys.get(key_id.as_str()) {
             Some(key) if key.person != *person => Err(invalid(format!(
-                "is signed with {key_id}, which is `{}`'s, not `{person}`'s",
+                "is signed with {key_id}, which belongs to `{}`, not to `{person}`",
                 key.person
             ))),
             Some(key) if key.is_revoked => {
@@ -519,7 +520,7 @@ impl ApprovalLog {
                 (Some(facts.counter), Some(facts))
             }
             KeyMaterial::Passkey(_) => {
-                return Err(invalid("is signed with a passkey, and what admins sign needs an SSH key"));
+                return Err(invalid("is signed with a passkey, and admin statements need an SSH key"));
             }
         };
         check_counter(enrolled.counter, counter)?;
@@ -530,7 +531,7 @@ impl ApprovalLog {
 
 fn check_ssh(key: &PersonKey, kind: SignedKind, signed: &SignedPayload) -> Judged<Option<u32>> {
     if signed.proof != ProofKind::Ssh || signed.passkey.is_some() {
-        return Err(invalid("has a passkey beside the signature of an SSH key"));
+        return Err(invalid("has a passkey in addition to the signature of an SSH key"));
     }
     let message = signed.statement.canonical();
     let facts = verify_signature(key, kind.namespace(), message.as_bytes(), signed.signature.as_str());

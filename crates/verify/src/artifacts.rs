@@ -134,7 +134,7 @@ fn fault(artifact: &ReceiptArtifact, is_same: Option<bool>) -> Option<String> {
     match (artifact.change, is_same) {
         (ArtifactChange::Deleted, None)
         | (ArtifactChange::Created | ArtifactChange::Modified, Some(true)) => None,
-        (ArtifactChange::Deleted, Some(_)) => Some(format!("{path} was deleted by the run, and is there")),
+        (ArtifactChange::Deleted, Some(_)) => Some(format!("{path} was deleted by the run, but exists")),
         (ArtifactChange::Created | ArtifactChange::Modified, None) => Some(format!("{path} is not there")),
         (ArtifactChange::Created | ArtifactChange::Modified, Some(false)) => {
             Some(format!("{path} is not what the run left"))

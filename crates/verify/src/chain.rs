@@ -127,7 +127,10 @@ impl<'k> ReceiptChain<'k> {
             if let Some((earlier, run)) = &link.earlier
                 && ids.get(earlier) != Some(&run.as_str())
             {
-                let what = format!("receipt {} rests on run {run}, whose receipt is not before it", link.id);
+                let what = format!(
+                    "receipt {} depends on run {run}, whose receipt does not come before it",
+                    link.id
+                );
                 return Err(Finding::new(FindingKind::Missing, what).at(at as u64 + 1));
             }
             ids.insert(hash, &link.id);

@@ -78,7 +78,7 @@ impl Checkpoint {
         }
         let number: u64 = size.parse().map_err(|_| CheckpointError::Form("its size is not a number"))?;
         if number.to_string() != size {
-            return Err(CheckpointError::Form("its size is not written plainly"));
+            return Err(CheckpointError::Form("its size is not in canonical form"));
         }
         let bytes = STANDARD.decode(root).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
         let root = bytes.ok_or(CheckpointError::Form("its root is not a hash"))?;

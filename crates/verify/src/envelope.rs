@@ -73,7 +73,7 @@ fn unknown(signers: &[String]) -> Finding {
     let names = signers.iter().take(MAX_NAMED).map(|id| quoted(id)).collect::<Vec<_>>().join(", ");
     let more = signers.len().saturating_sub(MAX_NAMED);
     let what = match (names.is_empty(), more) {
-        (true, _) => "no known key has signed the statement; nobody has".to_owned(),
+        (true, _) => "no known key has signed the statement; it is not signed".to_owned(),
         (false, 0) => format!("no known key has signed the statement; it is signed as {names}"),
         (false, _) => {
             format!("no known key has signed the statement; it is signed as {names} and {more} more")
@@ -141,7 +141,7 @@ fn statement_of(signed: Signed) -> Result<Opened, Finding> {
                 format!("the signed statement is a {}, which this version does not know", quoted(&kind));
             return unreadable(format!("{what}; use a newer crealeph"));
         }
-        let not_one = "the signed statement is not one of a work run";
+        let not_one = "the signed statement is not about a work run";
         match violations.first() {
             Some(first) => {
                 unreadable(format!("{not_one}: {}", Shown::line(&first.message).at_most(MAX_QUOTED)))

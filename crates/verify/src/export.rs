@@ -129,9 +129,7 @@ impl ExportVerifier {
             (document, faults) = parse(readable.as_bytes(), &limits);
         }
         let document = document.filter(|_| faults.is_empty()).ok_or_else(|| {
-            unreadable(format!(
-                "the line where entry {next} should stand is not JSON; entry {next} was changed"
-            ))
+            unreadable(format!("the line where entry {next} should be is not JSON; entry {next} was changed"))
         })?;
         let root = document.root();
         if self.header.is_none() {
@@ -227,12 +225,12 @@ impl ExportVerifier {
             return Err(changed(format!("entry {next} is not in canonical form; it was changed")));
         };
         if seq > next {
-            let what = format!("entry {next} is missing; entry {seq} (`{id}`) stands in its place");
+            let what = format!("entry {next} is missing; entry {seq} (`{id}`) is in its place");
             return Err(finding(FindingKind::Missing, Some(next), what));
         }
         if seq < next {
             let what =
-                format!("entry {seq} (`{id}`) stands where entry {next} should; entries were reordered");
+                format!("entry {seq} (`{id}`) is where entry {next} should be; entries were reordered");
             return Err(finding(FindingKind::Reordered, Some(next), what));
         }
         let entry = Entry::read_from(node)
@@ -241,7 +239,7 @@ impl ExportVerifier {
         let stored = root.member("leaf").and_then(Node::string);
         if stored.as_deref() != Some(hash.to_string().as_str()) {
             return Err(changed(format!(
-                "entry {seq} (`{id}`) is not what its leaf hash says; it was changed"
+                "entry {seq} (`{id}`) does not match its leaf hash; it was changed"
             )));
         }
         let tenant = entry.tenant_id.as_ref().map(|tenant| tenant.as_str());
@@ -249,11 +247,11 @@ impl ExportVerifier {
             return Err(changed(format!("entry {seq} (`{id}`) belongs to another tenant")));
         }
         self.rules.add(&entry, node, has_lost_payload).map_err(|rule| {
-            let what = format!("entry {seq} (`{id}`) {rule}; no ledger would have taken it");
+            let what = format!("entry {seq} (`{id}`) {rule}; no ledger would have accepted it");
             finding(FindingKind::Invalid, Some(seq), what)
         })?;
         let refused = |wrong: Finding| {
-            let what = format!("entry {seq} (`{id}`) {}; no ledger would have taken it", wrong.what);
+            let what = format!("entry {seq} (`{id}`) {}; no ledger would have accepted it", wrong.what);
             finding(wrong.kind, Some(seq), what)
         };
         self.held_changes.add(&entry);
@@ -294,14 +292,14 @@ impl ExportVerifier {
         }
         if checkpoint.size > size {
             let what = format!(
-                "the checkpoint of {} entries stands after entry {size}; entry {} is missing",
+                "the checkpoint of {} entries comes after entry {size}; entry {} is missing",
                 checkpoint.size,
                 size + 1
             );
             return Err(finding(FindingKind::Missing, Some(size + 1), what));
         }
         if checkpoint.size < size {
-            let what = format!("a checkpoint of {} entries stands after entry {size}", checkpoint.size);
+            let what = format!("a checkpoint of {} entries comes after entry {size}", checkpoint.size);
             return Err(finding(FindingKind::Reordered, Some(size + 1), what));
         }
         self.compare(&checkpoint, "the checkpoint in the export", is_signed)?;

@@ -115,7 +115,7 @@ fn check_run_files(
             false if verified.statement.predicate.files.is_none() => files.uncovered.push(name.clone()),
             false => {
                 let name = quoted(name);
-                let what = format!("the file {name} lies with the run, and no statement names it");
+                let what = format!("the file {name} is with the run, and no statement names it");
                 return Err(Finding::changed(what));
             }
         }

@@ -12,7 +12,7 @@ pub enum FindingKind {
     Missing,
     /// Entries stand in another order.
     Reordered,
-    /// An entry that breaks the rules of a log: no ledger would have taken it.
+    /// An entry that breaks the rules of a log: no ledger would have accepted it.
     Invalid,
     /// A row that no tree has.
     Extra,

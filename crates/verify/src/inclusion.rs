@@ -115,7 +115,7 @@ fn read_proof(text: &str) -> Result<(u64, Vec<Sha256>, &str), ProofError> {
         .ok_or(ProofError::Form("it has no index"))?;
     let number: u64 = index.parse().map_err(|_| ProofError::Form("its index is not a number"))?;
     if number.to_string() != index {
-        return Err(ProofError::Form("its index is not written plainly"));
+        return Err(ProofError::Form("its index is not in canonical form"));
     }
     let mut path = Vec::new();
     for line in lines {

@@ -34,7 +34,7 @@ pub enum VerifierKeyError {
     #[error("the key is not an Ed25519 key")]
     Type,
     /// The id belongs to another key or name.
-    #[error("the key's id is not the one of its name and key; it was copied wrongly, or changed")]
+    #[error("the key's id does not match its name and key; it was copied wrongly, or changed")]
     Id,
 }
 
@@ -154,7 +154,8 @@ fn parts(note: &str) -> Result<(&str, Vec<SignatureLine<'_>>), NoteError> {
     let (text, signatures) = note.rsplit_once("\n\n").ok_or(NoteError::Form("it has no blank line"))?;
     // The text keeps its last newline, which is signed; the blank line is not.
     let text = note.get(..=text.len()).ok_or(NoteError::Form("it has no blank line"))?;
-    let signatures = signatures.strip_suffix('\n').ok_or(NoteError::Form("its last line is not ended"))?;
+    let signatures =
+        signatures.strip_suffix('\n').ok_or(NoteError::Form("its last line has no line feed"))?;
     let mut lines = Vec::new();
     for line in signatures.split('\n') {
         if lines.len() >= MAX_SIGNATURES {
@@ -223,7 +224,7 @@ mod tests {
             matches!(open(&signed(100), &[]), Err(NoteError::Unsigned { signers }) if signers.len() == 100)
         );
         assert_eq!(form(&signed(101)), "it has too many signatures");
-        assert_eq!(form("text\n\n\u{2014} Someone AAAAAAAAAAA="), "its last line is not ended");
+        assert_eq!(form("text\n\n\u{2014} Someone AAAAAAAAAAA="), "its last line has no line feed");
         assert_eq!(form("text\n\n\u{2014} Someone AAAA\n"), "a signature line is broken");
         assert_eq!(form("te\txt\n\n"), "it holds a control character");
     }

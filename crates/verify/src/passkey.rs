@@ -41,7 +41,7 @@ pub enum PasskeyError {
         why: &'static str,
     },
     /// A kind of key that is not taken.
-    #[error("the passkey has an algorithm that is not taken; ES256, EdDSA with Ed25519 and RS256 are")]
+    #[error("the passkey has an unsupported algorithm; use ES256, EdDSA with Ed25519 or RS256")]
     Algorithm,
     /// Made for another purpose.
     #[error("the browser was asked for `{found}`, and `{expected}` is needed")]
@@ -55,7 +55,7 @@ pub enum PasskeyError {
     #[error("the passkey was asked about another statement, or the statement was changed")]
     Challenge,
     /// Made on a page of another site.
-    #[error("the page that asked was of `{found}`, and the passkey is for `{expected}`")]
+    #[error("the page that asked is at `{found}`, and the passkey is for `{expected}`")]
     Origin {
         /// Where it was made.
         found: String,
@@ -69,7 +69,7 @@ pub enum PasskeyError {
     #[error("the authenticator answered for another relying party than `{0}`")]
     RelyingParty(String),
     /// Nobody was there.
-    #[error("nobody touched the authenticator")]
+    #[error("no one touched the authenticator")]
     NotPresent,
     /// Nobody proved to be the owner.
     #[error("the authenticator saw no PIN, face or finger")]
@@ -78,7 +78,7 @@ pub enum PasskeyError {
     #[error("it is by another passkey than the statement names")]
     OtherPasskey,
     /// The signature does not fit.
-    #[error("the signature does not fit: it, the client data or the authenticator data was changed")]
+    #[error("the signature does not match: it, the client data or the authenticator data was changed")]
     Mismatch,
 }
 
@@ -274,7 +274,7 @@ impl AuthenticatorData {
                 counter: u32::from_be_bytes(*counter),
                 attested,
             }),
-            false => Err(bad("it goes on after its end")),
+            false => Err(bad("it has trailing bytes")),
         }
     }
 
@@ -431,7 +431,7 @@ mod tests {
             assert!(why.contains(said), "{why}");
         };
         refused(head(1).into_iter().take(36).collect(), "cut off");
-        refused([head(1), vec![0]].concat(), "goes on after its end");
+        refused([head(1), vec![0]].concat(), "has trailing bytes");
         refused(head(1 | EXTENDED), "extensions are not a CBOR map");
         refused([head(1 | EXTENDED), vec![0x80]].concat(), "extensions are not a CBOR map");
         assert!(AuthenticatorData::read(&[head(1 | EXTENDED), vec![0xa0]].concat()).is_ok());

@@ -91,7 +91,7 @@ impl LogRules {
             return Err("has the id of an earlier entry".to_owned());
         }
         if let Some(unknown) = entry.depends_on().iter().find(|id| !self.holds(id)) {
-            return Err(format!("depends on `{unknown}`, which is no entry before it"));
+            return Err(format!("depends on `{unknown}`, which is not an earlier entry"));
         }
         if entry.kind.as_str() == EXECUTION_EVENT {
             self.add_event(entry, node, self.in_force.at(seq))?;

@@ -36,7 +36,7 @@ pub enum PersonKeyError {
     )]
     Kind(String),
     /// A key under which signatures prove nothing.
-    #[error("it is a weak key: a signature by it could be anybody's")]
+    #[error("it is a weak key: anyone could make a signature by it")]
     Weak,
 }
 
@@ -153,11 +153,11 @@ pub enum SignatureError {
     },
     /// It does not fit.
     #[error(
-        "the signature does not fit the statement: one of them was changed, or it was made over another text"
+        "the signature does not match the statement: one of them was changed, or it was made over another text"
     )]
     Mismatch,
-    /// A hardware key that nobody touched.
-    #[error("nobody touched the hardware key when it signed")]
+    /// A hardware key that no one touched.
+    #[error("no one touched the hardware key when it signed")]
     NotPresent,
 }
 

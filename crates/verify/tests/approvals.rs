@@ -224,7 +224,7 @@ fn each_forgery_is_named() {
     let mut as_another = wanted.clone();
     as_another.as_object_mut().unwrap().extend(as_ana.as_object().unwrap().clone());
     let as_another = ben.sign("crealeph-verdict", &as_another);
-    assert_refused(log.verdict(as_another, 9), FindingKind::Invalid, "not `ana`'s");
+    assert_refused(log.verdict(as_another, 9), FindingKind::Invalid, "not to `ana`");
     for (member, value, said) in
         [("tenantId", "u", "another tenant"), ("logOrigin", "crealeph-log/2-01", "another log")]
     {
@@ -236,7 +236,7 @@ fn each_forgery_is_named() {
     let of_another = ben.sign("crealeph-verdict", &verdict(&ben, "draft-2", 9));
     let moved =
         json!({ "statement": wanted, "proof": "ssh", "signature": of_another.get("signature").unwrap() });
-    assert_refused(log.verdict(moved, 9), FindingKind::Forged, "does not fit");
+    assert_refused(log.verdict(moved, 9), FindingKind::Forged, "does not match");
     assert_refused(log.enrol(&eve, &["admins"], &ben, 4), FindingKind::Invalid, "not in the group");
     assert_refused(log.enrol(&eve, &["admins"], &eve, 4), FindingKind::Invalid, "was not enrolled before");
     let again = eve.sign("crealeph-enrolment", &enrolment(&eve, &["admins"], &eve, 5));
@@ -285,7 +285,7 @@ fn a_landing_uses_each_verdict_once() {
         log.add("landing", landing(subject, verdicts, end), &key(subject))
     };
     assert_refused(land(&mut log, "draft-1", &[&other]), FindingKind::Invalid, "does not approve it");
-    assert_refused(land(&mut log, "draft-1", &["entry-1"]), FindingKind::Invalid, "no verdict");
+    assert_refused(land(&mut log, "draft-1", &["entry-1"]), FindingKind::Invalid, "not a verdict");
     log.revoke(&ben, &ana, 5).unwrap();
     assert_refused(land(&mut log, "draft-2", &[&other]), FindingKind::Invalid, "revoked");
     let late = landing("draft-1", &[&one], log.1 - 1);
@@ -321,9 +321,9 @@ fn a_landing_needs_the_approvals_that_its_rule_requires() {
         record.as_object_mut().unwrap().insert("ruleDigest".to_owned(), json!(rule));
         log.add("landing", record, &landing_key(&LedgerId::parse("draft-1").unwrap(), 1))
     };
-    assert_refused(land(&[&by_ben], &digest), FindingKind::Invalid, "rule `two` wants 2");
+    assert_refused(land(&[&by_ben], &digest), FindingKind::Invalid, "rule `two` requires 2");
     // Ana is not in the group.
-    assert_refused(land(&[&by_ana, &by_ben], &digest), FindingKind::Invalid, "rule `two` wants 2");
+    assert_refused(land(&[&by_ana, &by_ben], &digest), FindingKind::Invalid, "rule `two` requires 2");
     assert_refused(land(&[&by_ben, &by_eve], &built_in()), FindingKind::Invalid, "does not approve it");
     land(&[&by_ben, &by_eve], &digest).unwrap();
 }

@@ -37,7 +37,7 @@ pub enum DeltaError {
     Scan(#[from] ScanError),
     /// A content is neither in the store nor in the workspace any more.
     #[error(
-        "`{0}` is no longer what it was before the run, and that was not kept; keep the state before a run"
+        "`{0}` has changed since before the run, and its earlier content was not kept; keep the state before a run"
     )]
     Lost(String),
     /// The caller's deadline passed.

@@ -65,7 +65,7 @@ pub enum KeepError {
     Control(#[from] ControlError),
     /// A content was git's, and git has lost it.
     #[error(
-        "the content of `{path}` was not copied since git had it as `{}`, and the repository has it no longer; fetch it again, or restore `.git` from a copy", .blob.as_str()
+        "the content of `{path}` was not copied because git had it as `{}`, and the repository no longer has it; fetch it again, or restore `.git` from a copy", .blob.as_str()
     )]
     LostByGit {
         /// The file.
@@ -74,13 +74,13 @@ pub enum KeepError {
         blob: GitHash,
     },
     /// The state was never kept.
-    #[error("the state `{0}` was not kept in this workspace, or was cleaned away; name one that is there")]
+    #[error("the state `{0}` was not kept in this workspace, or was cleaned away; name one that exists")]
     Unknown(StateHash),
     /// The manifest does not tell the state it is named by.
     #[error("the manifest of the state `{0}` is damaged; restore `.crealeph` from a copy")]
     Damaged(StateHash),
     /// The place to restore to holds something.
-    #[error("`{}` is not an empty folder; name one that is empty or not there", .0.display())]
+    #[error("`{}` is not an empty folder; name one that is empty or does not exist", .0.display())]
     NotEmpty(PathBuf),
     /// The place to restore to cannot be written.
     #[error("cannot write `{}`; fix its permissions or free space", .path.display())]

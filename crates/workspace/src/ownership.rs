@@ -62,7 +62,7 @@ const OPENED: &[&str] = &[
 pub enum OwnershipError {
     /// The user's state does not know it.
     #[error(
-        "`{}` was not made here by you: it came with the folder, or is from before such folders were known by an id; \
+        "`{}` was not created here by you: it came with the folder, or is older than the ids of such folders; \
          look at what is in it, then run `crealeph trust --state {}`, or move it away",
         .folder.display(), .workspace.display()
     )]
@@ -101,7 +101,7 @@ pub enum OwnershipError {
     },
     /// Others can write to it.
     #[error(
-        "others may write to `{}` (mode {mode:03o}); if nobody did, run `chmod -R go-w` on `.crealeph` or your state directory",
+        "others may write to `{}` (mode {mode:03o}); if no one did, run `chmod -R go-w` on `.crealeph` or your state directory",
         .path.display()
     )]
     Writable {
@@ -111,7 +111,7 @@ pub enum OwnershipError {
         mode: u32,
     },
     /// It is something that is never made there.
-    #[error("`{}` is {what}, which is never made in `.crealeph`; remove it", .path.display())]
+    #[error("`{}` is {what}, which CreAleph never creates in `.crealeph`; remove it", .path.display())]
     Odd {
         /// What it is the path of.
         path: PathBuf,
@@ -380,7 +380,7 @@ fn open_own(folder: &Path) -> Result<Option<Opened>, OwnershipError> {
         Ok(opened) => opened,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP | Errno::NOTDIR) => {
-            return Err(OwnershipError::Odd { path: folder.to_owned(), what: "a link or no folder" });
+            return Err(OwnershipError::Odd { path: folder.to_owned(), what: "a link or not a folder" });
         }
         Err(Errno::ACCESS) => {
             let metadata = fs::symlink_metadata(folder).map_err(failed("read", folder))?;
@@ -410,7 +410,7 @@ fn plain(stat: &Stat, path: &Path, is_sealed: bool) -> Result<(), OwnershipError
     let odd = |what| Err(OwnershipError::Odd { path: path.to_owned(), what });
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => {}
-        FileType::RegularFile if stat.st_nlink > 1 => return odd("a file with a second name elsewhere"),
+        FileType::RegularFile if stat.st_nlink > 1 => return odd("a file with another hard link elsewhere"),
         FileType::RegularFile => {}
         FileType::Symlink => return odd("a link"),
         _ => return odd("neither a file nor a folder"),
@@ -559,7 +559,7 @@ mod tests {
         assert!(registry.check(&moved).unwrap());
         assert_eq!(registry.known().unwrap(), std::slice::from_ref(&moved));
         assert!(registry.forget(&moved).unwrap());
-        assert!(why(registry.check(&moved)).contains("was not made here by you"));
+        assert!(why(registry.check(&moved)).contains("was not created here by you"));
     }
 
     #[test]
@@ -596,7 +596,7 @@ mod tests {
             fs::remove_file(control.join(name)).unwrap();
         }
         fs::hard_link(&outside, control.join("lock")).unwrap();
-        assert!(why(registry.check(workspace)).contains("second name"));
+        assert!(why(registry.check(workspace)).contains("another hard link"));
         fs::remove_file(control.join("lock")).unwrap();
         fs::create_dir_all(control.join("objects/aa")).unwrap();
         symlink(&outside, control.join("objects/aa/bb")).unwrap();
@@ -612,7 +612,7 @@ mod tests {
         assert!(why(registry.check(workspace)).contains("others may write"));
         fs::remove_dir_all(&control).unwrap();
         symlink(&outside, &control).unwrap();
-        assert!(why(registry.check(workspace)).contains("a link or no folder"));
+        assert!(why(registry.check(workspace)).contains("a link or not a folder"));
         assert!(registry.claim(workspace).is_err());
         assert_eq!(fs::read_to_string(&outside).unwrap(), "x");
     }

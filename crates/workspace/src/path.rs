@@ -26,13 +26,13 @@ pub enum PathFault {
     #[error("is not a plain relative path; name the file by its folders, joined by `/`")]
     NotPlain,
     /// It is `.git` or `.crealeph`, or lies under one.
-    #[error("lies in `.git` or `.crealeph`, which are no part of a workspace's state")]
+    #[error("is in `.git` or `.crealeph`, which are not part of a workspace's state")]
     Outside,
     /// It is longer than the system takes.
     #[error("is longer than 4095 bytes; shorten it")]
     TooLong,
     /// It holds a NUL, or nothing but white space.
-    #[error("has a name no receipt can hold (a NUL, or only white space); rename it")]
+    #[error("has a name that no receipt can contain (a NUL, or only white space); rename it")]
     Unspeakable,
 }
 

@@ -90,7 +90,7 @@ pub enum ScanError {
     Refused(Vec<Refusal>),
     /// There is more than the limits allow.
     #[error(
-        "`{path}` goes past the limit of {limit} {what}; ignore what is built or fetched, or raise `{setting}`"
+        "`{path}` exceeds the limit of {limit} {what}; ignore built and downloaded files, or raise `{setting}`"
     )]
     TooMuch {
         /// Where the limit was hit.
@@ -323,7 +323,7 @@ pub(crate) fn what_is(
         FileType::Fifo => Err(RefusalReason::Special("FIFO")),
         FileType::Socket => Err(RefusalReason::Special("socket")),
         FileType::CharacterDevice | FileType::BlockDevice => Err(RefusalReason::Special("device node")),
-        FileType::Unknown => Err(RefusalReason::Special("thing of unknown kind")),
+        FileType::Unknown => Err(RefusalReason::Special("file of unknown type")),
     })
 }
 

@@ -33,7 +33,7 @@ pub enum StoreError {
     #[error("the store does not hold `{0}`; it was never put there, or was removed")]
     Missing(Blake3),
     /// The content is git's, and git has it no longer.
-    #[error("the content `{digest}` is git's `{}`, and the repository has it no longer; fetch it again", .blob.as_str())]
+    #[error("the content `{digest}` is git's `{}`, and the repository no longer has it; fetch it again", .blob.as_str())]
     LostByGit {
         /// Which.
         digest: Blake3,

@@ -25,7 +25,7 @@ pub struct Workspace {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder cannot be opened.
-    #[error("cannot open the workspace `{}`; name a folder that is there", .path.display())]
+    #[error("cannot open the workspace `{}`; name a folder that exists", .path.display())]
     Root {
         /// The folder.
         path: PathBuf,

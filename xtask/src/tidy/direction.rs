@@ -38,7 +38,7 @@ fn judge(member: &Manifest<'_>, table: &BTreeMap<&str, Allowed<'_>>, own: &[&str
     if let Some(folder) =
         member.folder().strip_prefix("crates/").filter(|folder| format!("{PREFIX}{folder}") != package)
     {
-        return at_name(format!("package `{package}` lies in crates/{folder}; call it `{PREFIX}{folder}`"));
+        return at_name(format!("package `{package}` is in crates/{folder}; call it `{PREFIX}{folder}`"));
     }
     let allowed = match table.get(name) {
         Some(Allowed::Anything) => return Vec::new(),

@@ -56,7 +56,9 @@ fn broken(
     let exists =
         path.is_empty() || repository.paths.iter().any(|file| *file == path || file.starts_with(&inside));
     if !exists {
-        return Some(format!("the link `{target}` leads to `{path}`, which is not there; fix or remove it"));
+        return Some(format!(
+            "the link `{target}` leads to `{path}`, which does not exist; fix or remove it"
+        ));
     }
     let (anchor, text) = (anchor?, documents.get(path.as_str())?);
     (!anchors(text).contains(anchor))
@@ -167,7 +169,7 @@ pub(super) fn readings(repository: &Repository<'_>) -> Vec<Violation> {
         for (line, text) in (first_line..).zip(text.lines()) {
             for number in named_readings(text).into_iter().filter(|number| !known.contains(number)) {
                 let what =
-                    format!("R{number} is not a reading of {READINGS}; name one that is there or add it");
+                    format!("R{number} is not a reading of {READINGS}; name an existing one or add it");
                 violations.push(Violation::new(path, line, what));
             }
         }

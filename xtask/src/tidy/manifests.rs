@@ -45,9 +45,7 @@ fn foreign_source(
     let is_ours =
         folder.is_some_and(|folder| repository.manifests.iter().any(|other| other.folder() == folder));
     (!is_ours).then(|| {
-        format!(
-            "`{name}` lies at `{path}`, where this repository has no crate; depend on a published version"
-        )
+        format!("`{name}` is at `{path}`, where this repository has no crate; depend on a published version")
     })
 }
 
@@ -71,7 +69,7 @@ pub(super) fn benchmark_lock(repository: &Repository<'_>) -> Vec<Violation> {
         for dependency in member.dependencies() {
             if !dependency.development && !locked.contains(&dependency.name) {
                 let what = format!(
-                    "`{}` depends on `{}`, which is not in here; run `cargo metadata --manifest-path bench/Cargo.toml`",
+                    "`{}` depends on `{}`, which it does not lock; run `cargo metadata --manifest-path bench/Cargo.toml`",
                     member.package_name(),
                     dependency.name
                 );

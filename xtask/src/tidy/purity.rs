@@ -16,7 +16,7 @@ const DECISION_FOLDER: &str = "crates/decision/";
 const IMPURE: &[(&str, &str)] = &[
     ("std::fs", "reads files"),
     ("std::net", "reaches the network"),
-    ("std::env", "reads the process's surroundings"),
+    ("std::env", "reads the process's environment"),
     ("std::process", "starts or ends processes"),
     ("std::thread", "starts threads"),
     ("SystemTime", "reads a clock"),
@@ -28,8 +28,8 @@ const IMPURE: &[(&str, &str)] = &[
     ("println!", "writes to the terminal"),
     ("eprint!", "writes to the terminal"),
     ("eprintln!", "writes to the terminal"),
-    ("async", "waits for the world"),
-    ("tokio::", "waits for the world"),
+    ("async", "blocks the thread"),
+    ("tokio::", "blocks the thread"),
     ("rand::", "is random"),
 ];
 

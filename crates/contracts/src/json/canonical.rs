@@ -1,4 +1,4 @@
-//! RFC 8785 (JCS): the one text of a document that every machine writes alike, used for sameness and hashes.
+//! RFC 8785 (JCS): the one text of a document that every machine writes alike, used for comparison and hashes.
 
 use super::document::{Node, NodeKind};
 use super::write::{push_number, push_text};
@@ -15,7 +15,7 @@ pub fn canonical_bytes(node: Node<'_>) -> Vec<u8> {
     canonical(node).into_bytes()
 }
 
-/// A double as ECMAScript prints it. Not a number that JSON has: `null`.
+/// A double as ECMAScript prints it; `null` for a number that JSON does not have.
 pub fn number_text(value: f64) -> String {
     let mut text = String::new();
     match value.is_finite() {

@@ -140,7 +140,7 @@ impl<'a> Node<'a> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// Where the value stands in the source, in bytes.
+    /// The range of the value in the source, in bytes.
     pub fn span(self) -> (usize, usize) {
         let token = self.token();
         let quote = usize::from(matches!(token.kind, TokenKind::Plain | TokenKind::Escaped));
@@ -178,7 +178,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The string's value, or nothing at all for another kind.
+    /// The string's value, or `None` for another kind.
     #[inline]
     pub fn text_value(self) -> Cow<'a, str> {
         self.string().unwrap_or_default()
@@ -206,7 +206,7 @@ impl<'a> Node<'a> {
         Children { node: Node { index: self.index + 1, ..self }, end }
     }
 
-    /// The index after this value's subtree: past the last token while it is open, and past everything where
+    /// The index after this value's subtree: past the last token while it is open, and past everything if
     /// the value is still to come, so that a walk always ends.
     #[inline]
     fn end(self) -> usize {
@@ -228,11 +228,11 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The way to the value reported last, from where the next one is looked for. Reporting any number of values of
+/// The path to the value reported last, from which the search for the next one starts. Reporting any number of values of
 /// a document in its order walks over it once.
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
-    /// Where the document's tokens lie, to know another document by.
+    /// The document's address, to recognise another document.
     address: usize,
     steps: Vec<TrailStep>,
     pointer: String,
@@ -279,7 +279,7 @@ impl Trail {
         &self.pointer
     }
 
-    /// Goes back until the way ahead leads to the target; the step to try next, unless it is there.
+    /// Goes back until the path leads to the target; returns the step to try next, unless the target is reached.
     fn turn_back(&mut self, target: Node<'_>) -> Option<TrailStep> {
         let at = |index| Node { index, ..target };
         while let Some(step) = self.steps.last().copied() {
@@ -305,7 +305,7 @@ impl Trail {
     }
 }
 
-/// The step to the child that is or holds the target, looked for from `step` on.
+/// The step to the child that is or contains the target, searched from `step` on.
 fn find_child(mut step: TrailStep, target: Node<'_>) -> Option<TrailStep> {
     let at = |index| Node { index, ..target };
     let end = at(step.container).end();

@@ -1,8 +1,8 @@
-//! What the parser can find wrong with the text itself, before any contract is asked (R3).
+//! Faults that the parser finds in the text itself, before any contract applies (R3).
 
 use crate::violation::Code;
 
-/// One thing wrong with a text as I-JSON. The place is where the value stands in the source.
+/// A fault in a text as I-JSON. The position is that of the value in the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The JSON Pointer of the value, or of the container that was being read.

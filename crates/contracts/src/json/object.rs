@@ -1,7 +1,7 @@
 //! A JSON object whose fields no contract lists: kept as the text that was sent or composed, known to be I-JSON.
 //!
-//! Composing can fail (R3): an object that was put together is read back by CreAleph's own reader before anything
-//! can be done with it, so nothing is hashed, signed or stored that could not be read again.
+//! Composing can fail (R3): CreAleph's own reader reads a composed object back before anything
+//! uses it, so nothing is hashed, signed or stored that could not be read again.
 
 use super::{Document, Fault, Limits, Node, NodeKind, ObjectWriter, PlainWriter, canonical, parse};
 use crate::shape::Shape;
@@ -11,13 +11,13 @@ use crate::violation::{Code, Report};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonObject(Box<str>);
 
-/// A document that was composed, and that no reader would take.
+/// A document that was composed, and that no reader would accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be composed: {reason}")]
 pub struct ComposeError {
     /// The document.
     pub what: &'static str,
-    /// What a reader says of it.
+    /// The reader's error.
     pub reason: String,
 }
 
@@ -30,7 +30,7 @@ impl JsonObject {
     /// Composes an object member by member and reads it back; `what` names it in an error.
     ///
     /// # Errors
-    /// When it is not I-JSON, or nests deeper than CreAleph's own readers take.
+    /// If it is not I-JSON, or nests deeper than CreAleph's own readers accept.
     pub fn compose(
         what: &'static str,
         members: impl FnOnce(&mut ObjectWriter<'_>),
@@ -54,7 +54,7 @@ impl JsonObject {
         Ok(JsonObject(text.into()))
     }
 
-    /// Builds an object of plain values member by member; that cannot fail.
+    /// Builds an object of plain values member by member; this cannot fail.
     pub fn build(members: impl FnOnce(&mut PlainWriter<'_>)) -> Self {
         let mut text = String::with_capacity(256);
         let mut writer = PlainWriter::new(&mut text);
@@ -64,12 +64,12 @@ impl JsonObject {
         JsonObject(text.into())
     }
 
-    /// Reads an object that comes from outside; `None` unless it is one, and I-JSON.
+    /// Reads an object from outside; `None` unless it is an object and I-JSON.
     pub fn parse(text: &str) -> Option<Self> {
         Self::parse_within(text, &Limits::outside(usize::MAX))
     }
 
-    /// Reads an object that CreAleph composed or stored; `None` unless it is one, and I-JSON.
+    /// Reads an object that CreAleph composed or stored; `None` unless it is an object and I-JSON.
     pub fn parse_own(text: &str) -> Option<Self> {
         Self::parse_within(text, &Limits::own(usize::MAX))
     }
@@ -135,7 +135,7 @@ fn read_back(what: &'static str, text: &str) -> Result<(), ComposeError> {
 /// The RFC 8785 text of a value of a contract.
 ///
 /// # Errors
-/// When its text is not I-JSON, or nests deeper than CreAleph's own readers take.
+/// If its text is not I-JSON, or nests deeper than CreAleph's own readers accept.
 pub fn canonical_of<T: Shape>(what: &'static str, value: &T) -> Result<String, ComposeError> {
     let mut text = String::with_capacity(512);
     value.write(&mut text);

@@ -1,8 +1,8 @@
 //! The strict parser (R3): UTF-8 without BOM, RFC 8259 grammar, no duplicate key, no lone surrogate, no
 //! integer that a double would change, within the depth and the size of its [`Limits`].
 //!
-//! It goes on after what leaves the structure readable (a duplicate key, a lone surrogate, a number) and
-//! stops at what does not (grammar, depth, size). It never recurses, so no input can exhaust the stack.
+//! It continues after faults that leave the structure readable (a duplicate key, a lone surrogate, a number) and
+//! stops at others (grammar, depth, size). It never recurses, so no input can exhaust the stack.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub const MAX_DEPTH: usize = 128;
 /// How deep they may nest in what CreAleph composed, which embeds documents from outside (R3).
 pub const MAX_OWN_DEPTH: usize = 192;
 
-/// The bounds of one parse.
+/// The limits of one parse.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The largest text that is read, in bytes.
@@ -45,8 +45,8 @@ impl Default for Limits {
     }
 }
 
-/// Parses a text. The document is absent when a fault made it unreadable; otherwise faults may still
-/// stand beside it, and the text is I-JSON exactly when there are none.
+/// Parses a text. The document is absent if a fault made it unreadable; otherwise there may still be faults
+/// besides it, and the text is I-JSON exactly if there are none.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec<Fault>) {
     let max_bytes = limits.max_bytes.min(u32::MAX as usize / 2);
     if bytes.len() > max_bytes {
@@ -87,7 +87,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec
         Err(stop) => {
             let (line, column) = line_and_column(text, stop.offset);
             let last = Node { text, tokens: &parser.tokens, index: parser.tokens.len().saturating_sub(1) };
-            // What follows the whole document belongs to no value in it.
+            // Text after the whole document belongs to no value in it.
             let pointer = if parser.open.is_empty() { String::new() } else { last.pointer() };
             faults.push(Fault {
                 pointer,
@@ -107,14 +107,14 @@ fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, column)
 }
 
-/// Ends the parse: what follows cannot be read with any certainty.
+/// Ends the parse: the rest cannot be read with any certainty.
 struct Stop {
     offset: usize,
     code: Code,
     message: Cow<'static, str>,
 }
 
-/// A fault that leaves the structure readable; its pointer is worked out when the parse is over.
+/// A fault that leaves the structure readable; its pointer is computed when the parse is over.
 struct LocatedFault {
     token: usize,
     code: Code,
@@ -124,7 +124,7 @@ impl LocatedFault {
     fn resolve(&self, node: Node<'_>, trail: &mut Trail) -> Fault {
         let source = shortened(node.source());
         let message = match self.code {
-            Code::DuplicateKey => format!("the key {source} stands twice in this object; keep one of them"),
+            Code::DuplicateKey => format!("the key {source} appears twice in this object; keep one of them"),
             Code::LoneSurrogate => {
                 "an escape names half of a surrogate pair; write the whole character or leave it out"
                     .to_owned()
@@ -162,7 +162,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// What was found along the way, in the document's order.
+    /// The faults found so far, in the document's order.
     fn faults(&mut self) -> Vec<Fault> {
         self.found.sort_by_key(|found| found.token);
         let mut trail = Trail::default();
@@ -223,7 +223,7 @@ impl Parser<'_> {
         Ok(false)
     }
 
-    /// Closes what ends here; true when the document is complete.
+    /// Closes the containers that end here; true when the document is complete.
     fn after_value(&mut self) -> Result<bool, Stop> {
         loop {
             let next = self.peek_past_space();
@@ -294,17 +294,17 @@ impl Parser<'_> {
         match self.peek_past_space() {
             Some(b'"') => self.string()?,
             Some(b'}') => {
-                return Err(self.stop(Code::Syntax, "a comma stands before `}`; remove it"));
+                return Err(self.stop(Code::Syntax, "there is a comma before `}`; remove it"));
             }
             Some(b'\'') => {
-                return Err(
-                    self.stop(Code::Syntax, "a key stands in single quotes; JSON wants double quotes")
-                );
+                return Err(self.stop(Code::Syntax, "a key is in single quotes; JSON requires double quotes"));
             }
             Some(b'/' | b'#') => return Err(self.stop(Code::Syntax, "JSON has no comments; remove it")),
             Some(_) => return Err(self.expected("a key in double quotes")),
             None => {
-                return Err(self.stop(Code::Syntax, "the document ends where a key was due; it was cut off"));
+                return Err(
+                    self.stop(Code::Syntax, "the document ends where a key was expected; it was cut off")
+                );
             }
         }
         if self.peek_past_space() != Some(b':') {
@@ -336,7 +336,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The rest of a string that holds an escape, or something that a string must not hold.
+    /// The rest of a string that contains an escape, or something that a string must not contain.
     #[inline(never)]
     fn escaped_string(&mut self, start: usize) -> Result<(), Stop> {
         loop {
@@ -347,7 +347,7 @@ impl Parser<'_> {
                     return Err(self.stop(
                         Code::Syntax,
                         format!(
-                            "a string holds the control character U+{control:04X}; write it as an escape"
+                            "a string contains the control character U+{control:04X}; write it as an escape"
                         ),
                     ));
                 }
@@ -393,7 +393,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The code unit of the `\uXXXX` that stands here.
+    /// The code unit of the `\uXXXX` at the current position.
     fn unit(&mut self) -> Result<u16, Stop> {
         let digits =
             self.text.get(self.pos + 2..self.pos + 6).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -455,7 +455,7 @@ impl Parser<'_> {
         if self.pos == start { Err(self.expected(wanted)) } else { Ok(()) }
     }
 
-    /// Notes every key of the object that stands earlier in it too.
+    /// Notes every key of the object that also appears earlier in it.
     fn find_duplicates(&mut self, container: usize, end: usize) {
         if self.keys_differ(container, end) {
             return;
@@ -536,7 +536,7 @@ impl Parser<'_> {
         self.stop(Code::Syntax, format!("expected {what}, found {found}"))
     }
 
-    /// Says why no value can start here, in the words that help with what people really send.
+    /// Says why no value can start here, in words that help with common mistakes.
     fn no_value(&self) -> Stop {
         let rest = self.text.get(self.pos..).unwrap_or_default();
         let starts = |word: &str| rest.starts_with(word);
@@ -544,12 +544,12 @@ impl Parser<'_> {
             return self.stop(Code::Syntax, "the document is empty; send a JSON object");
         }
         if rest.is_empty() {
-            return self.stop(Code::Syntax, "the document ends where a value was due; it was cut off");
+            return self.stop(Code::Syntax, "the document ends where a value was expected; it was cut off");
         }
         if starts("]") || starts("}") {
             return self.stop(
                 Code::Syntax,
-                "a value is missing here, or a comma stands before the bracket; remove it",
+                "a value is missing here, or there is a comma before the bracket; remove it",
             );
         }
         if starts("NaN") || starts("Infinity") || starts("-Infinity") || starts("undefined") {
@@ -557,13 +557,13 @@ impl Parser<'_> {
             return self.stop(
                 Code::Syntax,
                 format!(
-                    "`{}` is not JSON; send a number, null where it is allowed, or leave the key out",
+                    "`{}` is not JSON; send a number, null if it is allowed, or leave the key out",
                     shortened(word)
                 ),
             );
         }
         if starts("'") {
-            return self.stop(Code::Syntax, "a string stands in single quotes; JSON wants double quotes");
+            return self.stop(Code::Syntax, "a string is in single quotes; JSON requires double quotes");
         }
         if starts("//") || starts("/*") || starts("#") {
             return self.stop(Code::Syntax, "JSON has no comments; remove it");
@@ -582,7 +582,7 @@ fn looks_like_yaml(text: &str) -> bool {
     })
 }
 
-/// A number that equal keys share and different ones seldom do: made of length, start and end.
+/// A number that equal keys share and different keys rarely do: made of length, start and end.
 #[inline]
 fn fingerprint(key: &[u8]) -> u64 {
     let ends = match (key.first_chunk::<8>(), key.last_chunk::<8>()) {
@@ -597,7 +597,7 @@ fn fingerprint(key: &[u8]) -> u64 {
     ends ^ (key.len() as u64) << 56
 }
 
-/// Where the run of ordinary string bytes that starts at `from` ends: at a quote, a backslash, a control
+/// The end of the run of ordinary string bytes that starts at `from`: a quote, a backslash, a control
 /// character or the end of the text. Looks at eight bytes at a time.
 #[inline]
 pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
@@ -626,10 +626,10 @@ pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
     at
 }
 
-/// Whether an integer survives as a double: exactly representable (R3), or written just as RFC 8785 writes
+/// Whether an integer survives as a double: exactly representable (R3), or written as RFC 8785 writes
 /// the double it names, so that canonical text can always be read back.
 fn integer_keeps_its_digits(source: &str) -> bool {
-    // What is beyond every double is written without digits, so it keeps none.
+    // A number beyond every double is written without digits, so it keeps none.
     source.parse().is_ok_and(|value: f64| format!("{value:.0}") == source || number_text(value) == source)
 }
 
@@ -801,7 +801,7 @@ mod tests {
     fn a_fault_quotes_what_is_wrong_and_shortens_it() {
         let message = |text: &str| parse(text.as_bytes(), &Limits::default()).1[0].message.clone();
         assert!(
-            message("{\"a\":1,\"a\":2}").contains("\"a\" stands twice"),
+            message("{\"a\":1,\"a\":2}").contains("\"a\" appears twice"),
             "{}",
             message("{\"a\":1,\"a\":2}")
         );

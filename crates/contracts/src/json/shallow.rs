@@ -1,7 +1,7 @@
-//! The outermost members of an object as slices of its text, so that a document that travels inside an envelope is
-//! judged by its own bytes: its depth counted from itself, its faults its own and not the envelope's.
+//! The outermost members of an object as slices of its text, so that a document inside an envelope is
+//! judged by its own bytes: its depth is counted from itself, and its faults are its own, not the envelope's.
 
-/// Why a text has no members to give.
+/// Why a text has no members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShallowError {
     /// It does not start with a brace.
@@ -15,11 +15,11 @@ pub enum ShallowError {
     Trailing,
 }
 
-/// A key and its value, as they stand in the text.
+/// A key and its value, as they are in the text.
 pub type ShallowMember<'a> = (&'a [u8], &'a [u8]);
 
-/// The keys and values of the object, both as they stand in the text, quotes included. Whether a value is JSON is
-/// not looked at, only where it ends.
+/// The keys and values of the object, both as they are in the text, quotes included. Whether a value is JSON is
+/// not checked, only where it ends.
 pub fn shallow_members(text: &[u8]) -> Result<Vec<ShallowMember<'_>>, ShallowError> {
     let mut rest =
         text.trim_ascii_start().strip_prefix(b"{").ok_or(ShallowError::NotAnObject)?.trim_ascii_start();
@@ -39,7 +39,7 @@ pub fn shallow_members(text: &[u8]) -> Result<Vec<ShallowMember<'_>>, ShallowErr
     }
 }
 
-/// Splits before the first of these bytes that stands outside strings and brackets.
+/// Splits before the first of these bytes that is outside strings and brackets.
 fn split_value<'a>(text: &'a [u8], ends: &[u8]) -> Result<ShallowMember<'a>, ShallowError> {
     let mut depth = 0usize;
     let mut bytes = text.iter().enumerate();

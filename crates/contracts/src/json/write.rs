@@ -7,7 +7,7 @@ use super::canonical::number_text;
 use super::document::{Node, NodeKind};
 use super::parse::plain_end;
 
-/// Adds a string with its quotes, escaping only what JSON wants escaped.
+/// Adds a string with its quotes, escaping only what JSON requires to be escaped.
 pub fn push_text(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
@@ -120,7 +120,7 @@ impl<'a> ObjectWriter<'a> {
 }
 
 /// Writes an object that is JSON by construction: of strings, finite numbers, booleans and objects like it, as deep as
-/// the closures that write it. No text that was not read gets into it. Its keys must differ.
+/// the closures that write it. It never contains text that was not read. Its keys must differ.
 #[derive(Debug)]
 pub struct PlainWriter<'a>(ObjectWriter<'a>);
 
@@ -141,7 +141,7 @@ impl<'a> PlainWriter<'a> {
         self
     }
 
-    /// Adds a number member; what is not finite is no number of JSON and becomes null.
+    /// Adds a number member; a number that is not finite is not a JSON number and becomes null.
     pub fn number(&mut self, key: &str, value: f64) -> &mut Self {
         debug_assert!(value.is_finite(), "{key} is {value}");
         let text = number_text(value);

@@ -1,5 +1,5 @@
-//! The clauses of the contracts as cases: how a line of `cases.txt` edits a document of `bases.json` and its context, and how what
-//! was found is compared. The judge is the caller's.
+//! The clauses of the contracts as cases: how a line of `cases.txt` edits a document of `bases.json` and its context, and how the
+//! violations are compared. The judge is the caller's.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(crate) struct ClauseCase<'c> {
     pub(crate) expected: &'c str,
 }
 
-/// Judges every case by what `judge` finds, and fails with all that differ. Returns how many there are.
+/// Judges every case with `judge`, and fails with all that differ. Returns how many there are.
 pub(crate) fn check_all(cases: &str, judge: impl Fn(&ClauseCase<'_>) -> String) -> usize {
     let bases: Value = serde_json::from_str(include_str!("bases.json")).unwrap();
     let mut failures = Vec::new();

@@ -58,7 +58,7 @@ macro_rules! for_contract {
     };
 }
 
-/// Every violation under its own code, also where the contract answers with one refusal for all of them.
+/// Every violation under its own code, even if the contract answers with one refusal for all of them.
 pub(crate) fn violations(contract: ContractName, bytes: &[u8]) -> Vec<Violation> {
     fn judge<T: Contract>(bytes: &[u8]) -> Vec<Violation> {
         let mut report = Report::new(None);

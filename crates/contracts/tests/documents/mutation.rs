@@ -1,4 +1,4 @@
-//! Random changes to a document: what people and programs get wrong, at any place in it.
+//! Random changes to a document: mistakes that people and programs make, at any place in it.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -19,13 +19,13 @@ enum Change {
     AddKey(&'static str),
     /// Puts another value there.
     Replace(Value),
-    /// Puts there what stands at another place of the document.
+    /// Copies a value from another place of the document there.
     CopyFrom(Index),
     /// Adds a character at the end of the string.
     Append(char),
     /// Repeats the last element of the array.
     Repeat,
-    /// Leaves nothing in the array, object or string.
+    /// Empties the array, object or string.
     Clear,
 }
 
@@ -151,8 +151,8 @@ fn numbers() -> Vec<Value> {
     ]
 }
 
-/// Words of every contract beside ones that only look like them, and strings that are empty or broken in each of the
-/// ways R1 and R2 name.
+/// Words of every contract and words that only look like them, and strings that are empty or broken in each of the
+/// ways that R1 and R2 name.
 fn texts() -> Vec<&'static str> {
     let lists: [&[&str]; 6] = [
         &[

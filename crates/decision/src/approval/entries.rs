@@ -1,5 +1,5 @@
-//! The judged entries about approvals of a log, found by what they are about, so that how a subject stands is derived without
-//! looking at the verdicts on all others.
+//! The judged entries about approvals of a log, found by their subject, so that the status of a subject is derived without
+//! reading the verdicts on all others.
 
 use std::collections::BTreeMap;
 
@@ -46,9 +46,9 @@ impl ApprovalEntries {
         self.count == 0
     }
 
-    /// All that says how a subject stands, in the order of the log up to a place: who was enrolled and which rules held, and the
-    /// verdicts on it with its landings. An entry about another subject changes nothing of that: a landing that holds uses
-    /// verdicts on its own subject alone.
+    /// All entries that decide the status of a subject, in the order of the log up to a place: who was enrolled and which rules
+    /// applied, and the verdicts on it with its landings. An entry about another subject changes nothing: a valid landing uses
+    /// verdicts on its own subject only.
     pub fn about(&self, subject: &LedgerId, up_to: u64) -> Vec<&LoggedApproval> {
         let own = self.by_subject.get(subject).map_or(&[][..], Vec::as_slice);
         let mut found: Vec<&LoggedApproval> = self.general.iter().chain(own).collect();
@@ -63,7 +63,7 @@ impl ApprovalEntries {
         People::of(&until)
     }
 
-    /// Whether somebody rejected a subject, with a key that was not revoked since.
+    /// Whether someone rejected a subject, with a key that was not revoked since.
     pub fn is_rejected(&self, subject: &LedgerId, people: &People) -> bool {
         let own = self.by_subject.get(subject).map_or(&[][..], Vec::as_slice);
         own.iter().any(|logged| match &logged.entry {

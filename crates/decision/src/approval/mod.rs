@@ -1,4 +1,4 @@
-//! Approvals (R33): which rule holds for a subject, which verdicts count and why the others do not, and what is missing. A
+//! Approvals (R33): which rule applies to a subject, which verdicts count and why the others do not, and what is missing. A
 //! pure function of the log's entries, the subject and the time, so that anyone can derive it again.
 
 mod entries;

@@ -19,7 +19,7 @@ pub struct People {
 }
 
 impl People {
-    /// The people of these entries, which are in the order of the log. What has a problem does not count.
+    /// The people of these entries, which are in the order of the log. An entry with a problem does not count.
     pub fn of<L: Borrow<LoggedApproval>>(log: &[L]) -> People {
         let mut people = People::default();
         for logged in log.iter().map(L::borrow).filter(|logged| logged.problem.is_none()) {
@@ -51,7 +51,7 @@ impl People {
         people
     }
 
-    /// Whether anybody was ever enrolled. From then on only signed verdicts count, also when nobody is left.
+    /// Whether anyone was ever enrolled. From then on only signed verdicts count, even if no one is left.
     pub fn ever(&self) -> bool {
         !self.keys.is_empty()
     }
@@ -66,12 +66,12 @@ impl People {
         self.keys.get(key).filter(|_| !self.revoked.contains_key(key)).map(|(_, person)| person)
     }
 
-    /// Where a key was revoked.
+    /// The place where a key was revoked.
     pub fn revoked_at(&self, key: &Name) -> Option<u64> {
         self.revoked.get(key).copied()
     }
 
-    /// Whether a person is in a group at a place of the log; everybody is in no group in particular.
+    /// Whether a person is in a group at a place of the log; without a group, every enrolled person is.
     pub fn is_member(&self, person: &Name, group: Option<&Name>, at: u64) -> bool {
         let Some(groups) = self.groups.get(person) else { return false };
         let Some(group) = group else { return true };

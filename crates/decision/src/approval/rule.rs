@@ -1,15 +1,15 @@
-//! Which rule holds for a subject: the first that fits, else the built-in one.
+//! Which rule applies to a subject: the first that matches, else the built-in one.
 
 use crealeph_contracts::approval::{ApprovalRule, SubjectKind};
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::scalar::Name;
 
-/// What rules tell subjects apart by.
+/// The facts that rules distinguish subjects by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubjectClass {
     /// Draft or change.
     pub kind: SubjectKind,
-    /// The objective a draft was made for.
+    /// The objective that a draft was made for.
     pub objective: Option<Name>,
     /// A change touches protected paths.
     pub is_protected: bool,
@@ -17,12 +17,12 @@ pub struct SubjectClass {
     pub has_tests: bool,
     /// How many files a change touches.
     pub files: u64,
-    /// What its run cost, if that is known.
+    /// The cost of its run, if it is known.
     pub cost_usd: Option<f64>,
 }
 
 impl SubjectClass {
-    /// A draft, made for an objective if that is known.
+    /// A draft, made for an objective if it is known.
     pub fn draft(objective: Option<Name>) -> Self {
         let kind = SubjectKind::Draft;
         SubjectClass { kind, objective, is_protected: false, has_tests: false, files: 0, cost_usd: None }
@@ -41,18 +41,18 @@ impl SubjectClass {
     }
 }
 
-/// The rule for a subject: the first that fits, else the built-in one.
+/// The rule for a subject: the first that matches, else the built-in one.
 pub fn rule_for(rules: &[ApprovalRule], class: &SubjectClass) -> ApprovalRule {
     let fitting = rules.iter().find(|rule| fits(rule, class)).cloned();
     fitting.unwrap_or_else(|| ApprovalRule::built_in(class.kind))
 }
 
-/// Whether a rule asks for approval of a subject that nobody held.
+/// Whether a rule requires approval for a subject that no one held.
 pub fn needs_approval(rules: &[ApprovalRule], class: &SubjectClass) -> bool {
     rules.iter().any(|rule| fits(rule, class))
 }
 
-/// A rule for changes that names conditions fits what meets one of them; without any it fits all.
+/// A rule for changes that names conditions matches if one of them is met; without conditions it matches all.
 fn fits(rule: &ApprovalRule, class: &SubjectClass) -> bool {
     if rule.subject != class.kind {
         return false;

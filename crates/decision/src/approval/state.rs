@@ -1,4 +1,4 @@
-//! What the log says of a subject: every verdict judged, what is missing, and how it stands.
+//! What the log says about a subject: every verdict judged, what is missing, and its status.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,19 +25,19 @@ pub struct JudgedVerdict {
     pub id: LedgerId,
     /// The entry's place in the log.
     pub seq: u64,
-    /// When the ledger took it.
+    /// When the ledger accepted it.
     pub at: Instant,
     /// What was signed.
     pub statement: VerdictStatement,
-    /// How.
+    /// With which proof.
     pub proof: ProofKind,
-    /// What the authenticator said of itself, if it was with a passkey.
+    /// What the authenticator said about itself, if it was with a passkey.
     pub authenticator: Option<AuthenticatorFacts>,
     /// Why it does not count, if it does not.
     pub uncounted: Option<Uncounted>,
 }
 
-/// How a subject stands.
+/// The status of a subject.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SubjectOutcome {
     /// It waits for so many more approvals.
@@ -50,14 +50,14 @@ pub enum SubjectOutcome {
         /// The verdicts that a landing uses.
         verdicts: Vec<LedgerId>,
     },
-    /// One of the group said no.
+    /// A member of the group rejected it.
     Rejected {
         /// The verdict.
         verdict: LedgerId,
         /// Who.
         person: Name,
     },
-    /// A change was about to land, and what became of that is not recorded yet.
+    /// A change was about to land, and its outcome is not recorded yet.
     Landing {
         /// The landing's entry.
         landing: LedgerId,
@@ -101,10 +101,10 @@ impl SubjectOutcome {
     }
 }
 
-/// What is derived of a subject.
+/// The derived facts about a subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubjectState {
-    /// The rule that holds for it now.
+    /// The rule that applies to it now.
     pub rule: ApprovalRule,
     /// The rule's digest.
     pub rule_digest: Blake3,
@@ -112,15 +112,15 @@ pub struct SubjectState {
     pub may_decide: Vec<Name>,
     /// Its verdicts, in the order of the log.
     pub verdicts: Vec<JudgedVerdict>,
-    /// How it stands.
+    /// Its status.
     pub outcome: SubjectOutcome,
 }
 
-/// Derives how a subject stands at an instant, from the entries about approvals in the order of the log: all of them, or those
+/// Derives the status of a subject at an instant, from the entries about approvals in the order of the log: all of them, or those
 /// that [`super::ApprovalEntries::about`] selects.
 ///
 /// # Errors
-/// When a rule cannot be hashed, which does not happen to one that was read.
+/// If a rule cannot be hashed, which does not happen to one that was read.
 pub fn derive<L: Borrow<LoggedApproval>>(
     log: &[L],
     subject: &ApprovalSubject,
@@ -155,7 +155,7 @@ pub fn derive<L: Borrow<LoggedApproval>>(
     Ok(SubjectState { rule, rule_digest, may_decide, verdicts, outcome })
 }
 
-/// How a subject stands that has not landed.
+/// The status of a subject that has not landed.
 fn outcome(rule: &ApprovalRule, verdicts: &[JudgedVerdict]) -> SubjectOutcome {
     let counted = || verdicts.iter().filter(|verdict| verdict.uncounted.is_none());
     let is = |decision| move |verdict: &&JudgedVerdict| verdict.statement.decision == decision;
@@ -204,7 +204,7 @@ impl<L: Borrow<LoggedApproval>> Tally<'_, L> {
         }
     }
 
-    /// A rejection is judged by the rule of its time: what it ended stays ended when the rule changes.
+    /// A rejection is judged by the rule of its time: a subject that it ended stays ended if the rule changes.
     fn judge_rejection(
         &self,
         logged: &LoggedApproval,
@@ -235,7 +235,7 @@ fn rules_before<L: Borrow<LoggedApproval>>(log: &[L], seq: u64) -> &[ApprovalRul
     found.unwrap_or(&[])
 }
 
-/// The landings of which it is recorded what became of them.
+/// The landings whose outcome is recorded.
 struct LandingEnds<'l>(BTreeMap<&'l LedgerId, LandingEnd>);
 
 impl<'l> LandingEnds<'l> {
@@ -243,7 +243,7 @@ impl<'l> LandingEnds<'l> {
         let mut ends = BTreeMap::new();
         for logged in log.iter().map(L::borrow).filter(|logged| logged.problem.is_none()) {
             if let ApprovalEntry::Outcome(record) = &logged.entry {
-                // What was recorded first stands.
+                // The first recorded outcome is final.
                 ends.entry(&record.landing).or_insert(record.outcome);
             }
         }
@@ -265,12 +265,12 @@ impl<'l> LandingEnds<'l> {
         })
     }
 
-    /// The verdicts that landings used; a void landing gives them back.
+    /// The verdicts that landings used; a void landing returns them.
     fn used<L: Borrow<LoggedApproval>>(&self, log: &'l [L]) -> BTreeSet<LedgerId> {
         self.standing(log).flat_map(|(_, record)| record.verdicts.as_slice().iter().cloned()).collect()
     }
 
-    /// How a subject stands that landed, or was about to. A draft has landed with the entry that says so.
+    /// The status of a subject that landed, or was about to. A draft has landed with the entry that says so.
     fn landing_of<L: Borrow<LoggedApproval>>(
         &self,
         log: &'l [L],

@@ -11,14 +11,14 @@ use crealeph_contracts::scalar::{KeyId, LedgerId, Literal, Name};
 use super::people::People;
 use super::rule::SubjectClass;
 
-/// How somebody is called who signed in by a link from the terminal.
+/// The name of a user who signed in by a link from the terminal.
 const TERMINAL_LINK: Literal = Literal::new("a link from the terminal");
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 
 /// Who asked for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
-    /// Somebody who proved who they are.
+    /// A person who proved who they are.
     Person(Name),
     /// A program, by the API key that an admin granted it.
     Program(KeyId),
@@ -27,7 +27,7 @@ pub enum Requester {
 }
 
 impl Requester {
-    /// Who asked, by the name of who appended a draft. A link is granted at the terminal, so it proves no more than an account.
+    /// The requester, by the name of the actor that appended a draft. A link is granted at the terminal, so it proves no more than an account.
     pub fn of_actor(actor: Actor) -> Requester {
         match actor {
             Actor::Person(person) => Requester::Person(person),
@@ -53,7 +53,7 @@ impl fmt::Display for Requester {
 pub struct ApprovalSubject {
     /// Its id.
     pub id: LedgerId,
-    /// What rules tell it apart by.
+    /// The facts that rules distinguish it by.
     pub class: SubjectClass,
     /// The digest of exactly what is shown and lands.
     pub digest: Blake3,
@@ -72,7 +72,7 @@ pub struct ApprovalSubject {
 /// Why a verdict does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncounted {
-    /// An outsider would not believe it: signature, key, tenant, log.
+    /// An outsider would reject it: signature, key, tenant, log.
     Disbelieved(String),
     /// It is about another text of the subject, or another place to land.
     OtherSubject,
@@ -86,21 +86,21 @@ pub enum Uncounted {
     OwnRequest,
     /// The requester is known by an operating system name only.
     UnknownRequester,
-    /// Nobody was asked at the moment of signing.
+    /// No one was asked at the moment of signing.
     Unattended,
     /// The rule does not take this kind of proof.
     ProofKind,
     /// Its nonce was used before.
     NonceReused,
-    /// A verdict of the same person counts already.
+    /// Another verdict of the same person already counts.
     Repeated,
     /// A landing used it.
     Used,
-    /// The rule is another one now.
+    /// The rule has changed.
     RuleChanged,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// Newer evidence than the subject rests on.
+    /// There is newer evidence than the subject is based on.
     Outdated(String),
     /// A file that it touches has changed.
     BaseMoved(Vec<String>),
@@ -152,7 +152,7 @@ impl Uncounted {
             Uncounted::Unattended => "it was given unattended",
             Uncounted::ProofKind => "the rule does not take this kind of proof",
             Uncounted::NonceReused => "its nonce was used before",
-            Uncounted::Repeated => "a verdict of the same person counts already",
+            Uncounted::Repeated => "another verdict of the same person already counts",
             Uncounted::Used => "a landing used it",
             Uncounted::RuleChanged => "lapsed: the rule was changed",
             Uncounted::Expired => "lapsed: its time is over",
@@ -182,7 +182,7 @@ impl Uncounted {
     }
 }
 
-/// What a verdict is judged by.
+/// The context that a verdict is judged in.
 #[derive(Clone, Copy)]
 pub(super) struct VerdictContext<'a> {
     pub(super) people: &'a People,
@@ -193,7 +193,7 @@ pub(super) struct VerdictContext<'a> {
 }
 
 impl VerdictContext<'_> {
-    /// Why an approval, taken at a place and a time, does not count by itself.
+    /// Why an approval, accepted at a place and a time, does not count by itself.
     pub(super) fn uncounted(
         self,
         statement: &VerdictStatement,
@@ -233,7 +233,7 @@ impl VerdictContext<'_> {
         })
     }
 
-    /// Whether a rejection ends the subject: by one of the group then, with a key that was not revoked since.
+    /// Whether a rejection ends the subject: by a member of the group at that time, with a key that was not revoked since.
     pub(super) fn is_final(self, statement: &VerdictStatement, group: Option<&Name>, seq: u64) -> bool {
         let VerdictContext { people, subject, .. } = self;
         statement.decision == ApprovalDecision::Reject

@@ -1,4 +1,4 @@
-//! From a decided run and how the agent ended to what is written, in one transaction, and what is answered (R13,
+//! From a decided run and the agent's outcome to the entries to write, in one transaction, and the answer (R13,
 //! R14). An answer that cannot be written is refused as a whole (R16): then only the failed event and its record remain.
 
 use crealeph_contracts::BuilderResponse;
@@ -17,16 +17,16 @@ use super::decide::{Ready, report};
 use super::{objective, record};
 use crate::gate::{ArtifactState, Gate, GateOutcome, POLICY_DEFERRED};
 
-/// Who writes artifacts and records (R14).
+/// The module of artifacts and records (R14).
 pub const BUILDER: Literal = Literal::new("builder");
 const AGENT_BUILDER: Literal = Literal::new("agent-builder");
 const EXECUTION_EVENT: Literal = Literal::new("execution_event");
 /// How long a reason in an event may be.
 const MAX_REASON_BYTES: usize = 16 << 10;
-/// Entries of a run that are no artifacts: two events and the record.
+/// Entries of a run that are not artifacts: two events and the record.
 const OTHER_ENTRIES: usize = 3;
 
-/// What one transaction may hold.
+/// The limits of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionLimits {
     /// Entries.
@@ -37,37 +37,37 @@ pub struct TransactionLimits {
     pub total_bytes: usize,
 }
 
-/// How the agent ended, if it ran.
+/// The agent's outcome, if it ran.
 #[derive(Clone, Debug, Default)]
 pub struct Ended<'a> {
-    /// What came of calling it.
+    /// The result of calling it.
     pub ran: Option<AgentCall<'a>>,
     /// How long the attempt took.
     pub duration_ms: Option<Amount>,
 }
 
-/// What came of calling an agent.
+/// The result of calling an agent.
 #[derive(Clone, Debug)]
 pub struct AgentCall<'a> {
     /// Its answer, or why there is none.
     pub answer: Result<&'a AgentAnswer, &'a str>,
-    /// Which agent it was, within which walls.
+    /// Which agent it was, and how it was isolated.
     pub identity: &'a JsonObject,
-    /// What it wrote besides.
+    /// What it wrote besides its answer.
     pub diagnostics: &'a str,
     /// How many tokens it used, if it said so.
     pub tokens_used: Option<f64>,
 }
 
 impl Ended<'_> {
-    /// How many artifacts there are to name, at most.
+    /// The most artifacts that need an id.
     pub fn artifact_count(&self) -> usize {
         let output = self.ran.as_ref().and_then(|ran| ran.answer.ok());
         output.and_then(|output| output.artifacts.as_ref()).map_or(0, |artifacts| artifacts.as_slice().len())
     }
 }
 
-/// What is written, and what is answered.
+/// The entries to write, and the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// The artifacts, under the ids that were given for them, in their order.
@@ -80,7 +80,7 @@ pub struct Conclusion {
     pub reason: String,
 }
 
-/// Why no conclusion could be drawn; a fault here, not in what was asked or answered.
+/// Why no conclusion could be drawn: an internal error, not one of the request or the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConcludeError {
     /// Fewer ids than artifacts.
@@ -91,7 +91,7 @@ pub enum ConcludeError {
         /// How many are wanted.
         wanted: usize,
     },
-    /// A name that cannot be one.
+    /// An invalid name.
     #[error("internal error: an entry of the run has an invalid name; please report it")]
     Name(#[from] IdentifierError),
     /// A document that was composed here cannot be read back.
@@ -138,7 +138,7 @@ pub fn conclude(
     Ok(Conclusion { artifacts, rest, response, reason: reason.to_owned() })
 }
 
-/// How the attempt ends, what it leaves in which state, and why.
+/// How the attempt ends, which artifacts it leaves in which state, and why.
 fn judge<'a>(
     ready: &Ready,
     ended: &Ended<'a>,
@@ -153,7 +153,7 @@ fn judge<'a>(
     }
 }
 
-/// The artifacts of an answer that succeeded and that one transaction can hold; else why there are none.
+/// The artifacts of an answer that succeeded and that fit into one transaction; else why there are none.
 fn artifacts<'a>(ended: &Ended<'a>, room: &TransactionLimits) -> Result<&'a [AgentArtifact], String> {
     let Some(ran) = &ended.ran else { return Err("the agent was not called".to_owned()) };
     let output = ran.answer.map_err(|why| match why.trim().is_empty() {
@@ -178,7 +178,7 @@ fn artifacts<'a>(ended: &Ended<'a>, room: &TransactionLimits) -> Result<&'a [Age
     Ok(artifacts)
 }
 
-/// Refuses artifacts that one transaction cannot hold.
+/// Refuses artifacts that do not fit into one transaction.
 fn fits(artifacts: &[AgentArtifact], room: &TransactionLimits) -> Result<(), String> {
     let most = room.entries.saturating_sub(OTHER_ENTRIES);
     if artifacts.len() > most {
@@ -214,7 +214,7 @@ fn policy_sentence(ready: &Ready) -> String {
     reasons.map(|reason| reason.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// Why the gate refused: what the snapshot lacks, or what the policy said.
+/// Why the gate refused: what the snapshot lacks, or the policy's reasons.
 fn refusal_reason(ready: &Ready) -> String {
     match ready.coherence.status {
         Coherence::Coherent => policy_sentence(ready),
@@ -357,7 +357,7 @@ fn record_draft(
     })
 }
 
-/// The answer to R13's letter.
+/// The answer, exactly as R13 says.
 pub(super) fn response(ready: &Ready, outcome: GateOutcome, made: &[RecordedArtifact]) -> BuilderResponse {
     let state = outcome.state();
     let is_deferred = outcome == GateOutcome::Cancelled { reason: POLICY_DEFERRED };

@@ -1,4 +1,4 @@
-//! R13 row by row: the answer, the events and the artifacts of every way through the gate, each judged by its own
+//! R13 row by row: the answer, the events and the artifacts of every path through the gate, each judged by its own
 //! contract.
 
 use crealeph_contracts::contract::{Valid, to_json};
@@ -51,7 +51,7 @@ fn concluded(ready: &Ready, answer: Result<&AgentAnswer, &str>) -> Conclusion {
     conclusion
 }
 
-/// The event as the ledger would take it.
+/// The event as the ledger would store it.
 fn event(draft: &Draft) -> Valid<ExecutionEvent> {
     let text = to_json(draft);
     let (document, _) = parse(text.as_bytes(), &Limits::default());
@@ -263,7 +263,7 @@ fn a_record_of_another_snapshot_does_not_follow() {
     assert!(!replay(&tenant, &record, None).unwrap().iter().all(|check| check.is_same()));
 }
 
-/// Whatever of a record that follows from the log is changed, one check says so.
+/// If anything in a record is changed that follows from the log, one check says so.
 #[test]
 fn a_changed_record_does_not_follow() {
     let good = output(GOOD);
@@ -297,7 +297,7 @@ fn a_changed_record_does_not_follow() {
             checks.iter().filter(|check| !check.is_same()).map(|check| check.what).collect();
         assert!(wrong.contains(&what), "{what} in {wrong:?}");
     }
-    // What no record has makes it unreadable, at every level.
+    // Members that no record has make it unreadable, at every level.
     for place in ["\"answer\":{", "\"gate\":{", "\"policy\":{", "\"snapshot\":{", "\"artifacts\":[{"] {
         assert!(text.contains(place), "{place}");
         assert!(

@@ -1,6 +1,6 @@
-//! From a request and what is known to whether the agent runs, and with what (R12, R13, R15, R19, R21). Four answers
+//! From a request and the evidence to whether the agent runs, and with what (R12, R13, R15, R19, R21). Four answers
 //! need no run and write nothing: SNAPSHOT_EMPTY, MISSING_LINEAGE, and COHERENCE_BLOCKED for a retry on a stale
-//! snapshot, whose event would not be legal (R9). Everything else is [`Ready`] for the gate's way.
+//! snapshot, whose event would be illegal (R9). Everything else is [`Ready`] for the gate.
 
 use crealeph_contracts::agent_input::{
     AllowedLineage, ArtifactType, Coherence, ContractVersion, Objective, ObjectiveAction, ObjectiveType,
@@ -26,20 +26,20 @@ use crate::snapshot::{Omitted, Snapshot, SnapshotType};
 
 const OUTPUT_SCHEMA: Literal = Literal::new("v1");
 
-/// Everything a run is decided from.
+/// Everything that the decision about a run depends on.
 #[derive(Clone, Debug)]
 pub struct Situation<'a> {
-    /// What is asked.
+    /// The request.
     pub asked: &'a Asked,
     /// An earlier attempt of the execution failed.
     pub is_retry: bool,
-    /// What is known; `None` if nothing counts.
+    /// The snapshot; `None` if no evidence counts.
     pub snapshot: Option<Snapshot>,
-    /// The place in the ledger up to which that was read.
+    /// The place in the ledger up to which it was read.
     pub seq: u64,
-    /// What the policy goes by.
+    /// The rules of the policy.
     pub rules: &'a Rules,
-    /// What the snapshot's coherence was judged by.
+    /// The rules of the snapshot's coherence.
     pub coherence: &'a CoherenceRules,
     /// Artifact types that configuration adds.
     pub widened: &'a Widened,
@@ -49,12 +49,12 @@ pub struct Situation<'a> {
     pub now: Instant,
 }
 
-/// How a run goes on.
+/// How a run continues.
 #[derive(Clone, Debug)]
 pub enum Decided {
     /// It does not; nothing is written.
     Refused(Box<Refused>),
-    /// By the gate's way.
+    /// As the gate says.
     Ready(Box<Ready>),
 }
 
@@ -67,14 +67,14 @@ pub struct Refused {
     pub detail: String,
 }
 
-/// A run that was decided; what remains is the agent, if the gate lets it run, and the writing.
+/// A decided run; the remaining steps are calling the agent, if the gate lets it run, and writing.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// What is asked.
+    /// The request.
     pub asked: Asked,
     /// An earlier attempt of the execution failed.
     pub is_retry: bool,
-    /// The place in the ledger up to which was read.
+    /// The place in the ledger up to which it was read.
     pub seq: u64,
     /// The snapshot's own time.
     pub snapshot_at: Timestamp,
@@ -82,13 +82,13 @@ pub struct Ready {
     pub snapshot_digest: Blake3,
     /// Whether the snapshot is coherent.
     pub coherence: CoherenceVerdict,
-    /// What may be depended on.
+    /// The ids that artifacts may depend on.
     pub lineage: Set<LedgerId, 1>,
-    /// There was more than may be named.
+    /// There were more than may be named.
     pub is_lineage_cut: bool,
     /// What the snapshot lists without payload, if anything.
     pub omitted: Option<Omitted>,
-    /// What an agent may make.
+    /// The types that an agent may make.
     pub artifact_types: Set<ArtifactType, 1>,
     /// The version of the configuration in force.
     pub configuration: Blake3,
@@ -96,21 +96,21 @@ pub struct Ready {
     pub evaluated_at: Timestamp,
     /// BLAKE3 of the canonical PolicyInput.
     pub policy_input_digest: Blake3,
-    /// The thresholds that were asked with, as JSON.
+    /// The thresholds of the question, as JSON.
     pub thresholds: String,
     /// The rules in force, as JSON.
     pub rules: String,
     /// The coherence rules in force, as JSON.
     pub coherence_rules: String,
-    /// What the policy said.
+    /// The policy's answer.
     pub policy: PolicyOutput,
-    /// What the gate said.
+    /// The gate's answer.
     pub gate: Gate,
-    /// What the agent is given, if it runs.
+    /// The agent's input, if it runs.
     pub input: Option<Valid<AgentInput>>,
 }
 
-/// Why nothing could be decided; a fault in what was read, not in what was asked.
+/// Why nothing could be decided: an error in what was read, not in the request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
     /// A document that was composed here cannot be read back.
@@ -119,7 +119,7 @@ pub enum DecideError {
     /// A document that was composed here breaks its contract.
     #[error("internal error: the input for the agent breaks its contract: {0}; please report it")]
     Invalid(Violations),
-    /// An objective for which nothing may be made.
+    /// An objective for which no artifact may be made.
     #[error("internal error: no type of artifact is allowed for `{objective}`; please report it")]
     NoArtifactTypes {
         /// The objective.
@@ -161,7 +161,7 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
     let object = snapshot.document()?;
     let snapshot_digest = Blake3::of(object.canonical().as_bytes());
     let policy_input = policy_input(asked, &snapshot, object.clone(), rules, now);
-    // It holds the snapshot as deep as the agent's input does, so what can be read back here can be there.
+    // It contains the snapshot as deep as the agent's input does, so if this can be read back, that can too.
     let policy_input_digest = Blake3::of(canonical_of("the policy input", &policy_input)?.as_bytes());
     let policy = evaluate(&policy_input, rules);
     let on_partial = request.coherence_policy.on_partial;
@@ -218,7 +218,7 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
     })))
 }
 
-/// What may be depended on, or what is wrong with it (R12).
+/// The ids that artifacts may depend on, or what is wrong with them (R12).
 fn lineage(snapshot: &Snapshot) -> Result<Set<LedgerId, 1>, String> {
     for kind in SnapshotType::ALL {
         if let Some(newest) = snapshot.facts.newest.get(kind)
@@ -236,7 +236,7 @@ fn lineage(snapshot: &Snapshot) -> Result<Set<LedgerId, 1>, String> {
     })
 }
 
-/// What the policy is asked: `builder.run`, with the rules' thresholds and, if the client takes drafts, R21's.
+/// The policy input: `builder.run`, with the rules' thresholds and, if the client accepts drafts, R21's.
 fn policy_input(
     asked: &Asked,
     snapshot: &Snapshot,
@@ -257,7 +257,7 @@ fn policy_input(
     input
 }
 
-/// The question whether an action, if one is named, may run on a snapshot, `object` being its document, under the rules' own thresholds.
+/// The question whether an action, if one is named, may run on a snapshot, under the rules' own thresholds; `object` is its document.
 pub fn policy_question(
     tenant: &TenantId,
     snapshot: &Snapshot,
@@ -281,7 +281,7 @@ pub fn policy_question(
     }
 }
 
-/// What the answer says of the snapshot.
+/// What the answer says about the snapshot.
 pub(super) fn report(verdict: &CoherenceVerdict, reason: &str) -> CoherenceReport {
     let outdated: Vec<Name> =
         verdict.outdated().into_iter().filter_map(|kind| Name::parse(kind.as_str()).ok()).collect();

@@ -1,5 +1,5 @@
-//! Whether a request was answered already (R11), and whether its execution may still go on (R9). Asked before the
-//! snapshot is looked at, so that a repeat gets its answer however far the ledger has moved.
+//! Whether a request was answered already (R11), and whether its execution may continue (R9). Checked before the
+//! snapshot is read, so that a repeat gets its answer however much the ledger has grown.
 
 use crealeph_contracts::BuilderRequest;
 use crealeph_contracts::contract::{Valid, to_json};
@@ -8,7 +8,7 @@ use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::scalar::{ClientKey, ExecutionId, IdentifierError, Name, TenantId};
 
-/// A request with everything that is not in its document: whose it is, and the execution it names or was given.
+/// A request with everything that is not in its document: whose it is, and the execution that it names or was given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// The tenant.
@@ -22,7 +22,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Puts a request together; `made` is the execution of one that names none.
+    /// Builds a request; `made` is the execution id for a request that names none.
     pub fn new(
         tenant_id: TenantId,
         request: Valid<BuilderRequest>,
@@ -35,15 +35,15 @@ impl Asked {
         Asked { tenant_id, request, execution_id, rerun_of }
     }
 
-    /// Which try.
+    /// The attempt.
     pub fn attempt(&self) -> u64 {
         self.request.attempt.get()
     }
 
-    /// What a repeat is recognised by: BLAKE3 of the canonical request, its tenant and what it tries again.
+    /// What identifies a repeat: BLAKE3 of the canonical request, its tenant and the execution that it tries again.
     ///
     /// # Errors
-    /// When the request cannot be read back.
+    /// If the request cannot be read back.
     pub fn fingerprint(&self) -> Result<Blake3, ComposeError> {
         let asked = JsonObject::compose("the request's fingerprint", |object| {
             object.raw("request", &to_json(&self.request));
@@ -55,12 +55,12 @@ impl Asked {
         Ok(Blake3::of(asked.canonical().as_bytes()))
     }
 
-    /// The key of the record of this attempt. One key, one entry: of two writers the later one is refused.
+    /// The key of the record of this attempt. A key has one entry: of two writers the later one is refused.
     pub fn record_key(&self) -> Result<ClientKey, IdentifierError> {
         record_key(self.request.robot_id.as_str(), self.execution_id.as_str(), self.attempt())
     }
 
-    /// The name under which one process at a time is at work on this execution.
+    /// The name of the lease under which one process at a time works on this execution.
     pub fn lease_name(&self) -> Result<Name, IdentifierError> {
         let identity = JsonObject::build(|object| {
             object
@@ -84,18 +84,18 @@ pub fn record_key(robot: &str, execution: &str, attempt: u64) -> Result<ClientKe
 pub struct RecordedExecution {
     /// State and attempt of its newest event, if it has any.
     pub last: Option<(ExecutionState, u64)>,
-    /// The fingerprint of the request that the asked attempt was recorded for.
+    /// The fingerprint of the request that the attempt was recorded for.
     pub fingerprint: Option<Blake3>,
 }
 
-/// What is to be done with a request.
+/// What to do with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestVerdict {
     /// Nothing is recorded: run it.
     First,
     /// An earlier attempt failed: run it again.
     Retry,
-    /// It was answered: give that answer.
+    /// It was answered: return that answer.
     Repeat,
 }
 
@@ -127,14 +127,14 @@ pub enum Conflict {
     /// A retry that does not raise the attempt.
     #[error("attempt {last} has failed; a retry needs a greater attempt than that, not {attempt}")]
     AttemptNotRaised {
-        /// What was asked.
+        /// The attempt of the request.
         attempt: u64,
         /// The attempt that failed.
         last: u64,
     },
 }
 
-/// Judges a request by what is recorded of its execution.
+/// Judges a request by what is recorded about its execution.
 pub fn lookup(
     recorded: &RecordedExecution,
     attempt: u64,

@@ -1,5 +1,5 @@
 //! The decisions of a Builder run (builder-v1, R9–R15), each a value from values read before: what a request is
-//! after ([`objective`]), whether it was answered already ([`lookup`]), whether the agent runs ([`decide`]), what is
+//! for ([`objective`]), whether it was answered already ([`lookup`]), whether the agent runs ([`decide`]), what is
 //! written and answered ([`conclude`]), what a person's verdict on a draft adds ([`review`]), and whether a recorded
 //! decision follows from what it names ([`replay`]). Nothing here reads a clock, a ledger or an agent.
 

@@ -1,5 +1,5 @@
-//! What follows from an objective's type alone (R15): the target, the action that event and policy name, and which
-//! artifacts an agent may make. Configuration may add types of artifacts; it can take none away.
+//! What follows from an objective's type alone (R15): the target, the action in event and policy, and the
+//! artifacts that an agent may make. Configuration may add types of artifacts, but not remove any.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub fn target(objective: ObjectiveType) -> Literal {
     }
 }
 
-/// What event and policy call it: `plan_` and the type.
+/// Its name in event and policy: `plan_` and the type.
 pub fn action(objective: ObjectiveType) -> Literal {
     const CAMPAIGN: Literal = Literal::new("plan_campaign_plan");
     const PAID_MEDIA: Literal = Literal::new("plan_paid_media_plan");

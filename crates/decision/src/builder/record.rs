@@ -1,5 +1,5 @@
 //! From a decided attempt to its `execution_record`, and back: a repeat is answered from it (R11), and its decision can be
-//! derived again. The fields are those of [`ExecutionRecord`]; a [`Record`] is one whose parts keep their own contracts.
+//! derived again. The fields are those of [`ExecutionRecord`]; the parts of a [`Record`] meet their own contracts.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::snapshot::Derivation;
 
 /// The type of a record.
 pub const EXECUTION_RECORD: Literal = Literal::new("execution_record");
-/// How much of what an agent wrote besides is kept.
+/// How much of an agent's other output is kept.
 const MAX_DIAGNOSTICS_BYTES: usize = 16 << 10;
 
 /// The record of an attempt.
@@ -64,7 +64,7 @@ pub(super) fn record(
     })
 }
 
-/// The beginning of a text, within a bound, on a character's edge.
+/// The beginning of a text, cut at a limit between characters.
 pub(super) fn cut(text: &str, bound: usize) -> &str {
     text.get(..text.floor_char_boundary(bound)).unwrap_or(text)
 }
@@ -80,9 +80,9 @@ fn count(number: u64) -> Result<Count, ComposeError> {
 pub struct Record {
     /// The execution.
     pub execution_id: ExecutionId,
-    /// Which attempt.
+    /// The attempt.
     pub attempt: u64,
-    /// What a repeat is recognised by.
+    /// What identifies a repeat.
     pub fingerprint: Blake3,
     /// The request, its executionId filled in.
     pub request: Valid<BuilderRequest>,
@@ -92,9 +92,9 @@ pub struct Record {
     pub is_retry: bool,
     /// The version of the configuration that was in force.
     pub configuration: Blake3,
-    /// The place in the ledger up to which was read.
+    /// The place in the ledger up to which it was read.
     pub seq: u64,
-    /// By which time the snapshot's newest entries were found.
+    /// The time by which the snapshot's newest entries were found.
     pub derivation: Derivation,
     /// The snapshot's own time, as written.
     pub snapshot_at: String,
@@ -106,15 +106,15 @@ pub struct Record {
     pub rules: Rules,
     /// The coherence rules that were in force.
     pub coherence: CoherenceRules,
-    /// What the policy said.
+    /// The policy's answer.
     pub policy: Valid<PolicyOutput>,
     /// Whether the gate let the agent run.
     pub agent_ran: bool,
-    /// What the agent might make.
+    /// The types that the agent was allowed to make.
     pub artifact_types: Vec<ArtifactType>,
-    /// What it made.
+    /// The artifacts that it made.
     pub artifacts: Vec<RecordedArtifact>,
-    /// What it says of snapshot, policy and gate, to be compared.
+    /// What it says about snapshot, policy and gate, for comparison.
     pub(super) sections: Sections,
     /// Why it ended so, for a person.
     pub reason: String,
@@ -131,7 +131,7 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// What a record of this decision says.
+    /// The record of this decision.
     pub(super) fn of(ready: &Ready) -> Result<Sections, ComposeError> {
         let object = |what: &'static str, text: &str| {
             let unreadable = || ComposeError { what, reason: "it is not a JSON object".to_owned() };
@@ -217,7 +217,7 @@ impl Record {
     }
 }
 
-/// Coherence rules from their JSON; a record without a bound of the snapshot was written without one.
+/// Coherence rules from their JSON; a record without a limit of the snapshot was written without one.
 fn coherence_rules(node: Node<'_>) -> Option<CoherenceRules> {
     let rules: CoherenceRules = serde_json::from_str(node.source()).ok()?;
     let is_bounded = node.member("snapshot_bytes").is_some();

@@ -16,19 +16,19 @@ use crate::gate::{Gate, GateOutcome};
 use crate::policy::Rules;
 use crate::snapshot::Snapshot;
 
-/// One thing that was derived again.
+/// One fact that was derived again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What.
+    /// Its name.
     pub what: &'static str,
     /// What the record says.
     pub recorded: String,
-    /// What came out.
+    /// The derived value.
     pub derived: String,
 }
 
 impl Check {
-    /// The record says what came out.
+    /// The record and the derived value agree.
     pub fn is_same(&self) -> bool {
         self.recorded == self.derived
     }
@@ -43,7 +43,7 @@ pub fn replay(
     replay_under(tenant_id, record, snapshot, &record.rules)
 }
 
-/// The same under other rules: what would have come of it.
+/// The same under other rules: what the result would have been.
 pub fn replay_under(
     tenant_id: &TenantId,
     record: &Record,
@@ -59,7 +59,7 @@ pub fn replay_under(
     checks.add("attempt", record.attempt.to_string(), record.request.attempt.get().to_string());
     let asked = Asked::new(tenant_id.clone(), record.request.clone(), execution_id, record.rerun_of.clone());
     checks.add("request fingerprint", record.fingerprint.to_string(), asked.fingerprint()?.to_string());
-    // What configuration added is not in the log; the record says it, and what it says is compared with what was made.
+    // Types that configuration added are not in the log; the record names them, and the comparison uses those.
     let mut widened = Widened::default();
     widened.add(record.request.objective_type, record.artifact_types.iter().copied());
     let decided = decide(Situation {
@@ -91,7 +91,7 @@ pub fn replay_under(
     Ok(checks.0)
 }
 
-/// The members of a record's sections, and what each is called in a check.
+/// The members of a record's sections, and their names in a check.
 const SNAPSHOT: &[(&str, &str)] = &[
     ("seq", "place in the log"),
     ("digest", "snapshot"),
@@ -120,7 +120,7 @@ impl Checks {
         self.0.push(Check { what, recorded, derived });
     }
 
-    /// Compares the members of a section by name, and the section as a whole for any member that has none here.
+    /// Compares the members of a section by name, and the section as a whole for members without a name here.
     fn section<T: Shape>(
         &mut self,
         recorded: &T,

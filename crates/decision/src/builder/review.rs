@@ -1,5 +1,5 @@
 //! A person's verdict on a draft (R14): an entry of type `review`, and on approval the artifact again, as `planned`,
-//! resting on the draft and the review. One verdict per draft: both entries carry keys made of its id.
+//! depending on the draft and the review. One verdict per draft: both entries have keys made from its id.
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::{Draft, Entry, Lineage};
@@ -12,7 +12,7 @@ use super::conclude::BUILDER;
 /// The type of a verdict's entry.
 pub const REVIEW: Literal = Literal::new("review");
 
-/// What a person says of a draft.
+/// The verdict on a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewOpinion {
     /// It may be used.
@@ -34,7 +34,7 @@ impl ReviewOpinion {
 /// Why an entry cannot be reviewed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
-    /// Nobody wrote it for review.
+    /// It was not written for review.
     #[error(
         "entry `{id}` is a {kind} in state `{state}` by `{module}`; only drafts of the Builder are reviewed"
     )]
@@ -48,8 +48,8 @@ pub enum ReviewError {
         /// Its module.
         module: String,
     },
-    /// A name that cannot be one.
-    #[error("the review of `{0}` cannot be written; report this")]
+    /// An invalid name.
+    #[error("internal error: the review of `{0}` cannot be written; please report it")]
     Unwritable(String),
 }
 
@@ -69,7 +69,7 @@ pub fn approved_key(draft: &LedgerId) -> Result<ClientKey, IdentifierError> {
     ClientKey::parse(&format!("approved:{}", Blake3::of(draft.as_str().as_bytes())))
 }
 
-/// What a verdict adds to the ledger, in one transaction.
+/// The entries that a verdict adds to the ledger, in one transaction.
 pub fn review(
     draft: &Entry,
     opinion: ReviewOpinion,
@@ -100,7 +100,7 @@ pub fn review(
     Ok(vec![verdict, planned])
 }
 
-/// The artifact of an approved draft, because of these entries: the draft itself and what approved it.
+/// The artifact of an approved draft, depending on these entries: the draft itself and what approved it.
 pub fn planned(draft: &Entry, because: Vec<LedgerId>) -> Result<Draft, ReviewError> {
     Ok(Draft {
         robot_id: draft.robot_id.clone(),

@@ -23,7 +23,7 @@ pub(super) fn asked(change: impl Fn(String) -> String) -> Asked {
     Asked::new(TenantId::parse("t").unwrap(), request, ExecutionId::parse("made").unwrap(), None)
 }
 
-/// What the ledger holds.
+/// The ledger's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Nothing,
@@ -46,7 +46,7 @@ fn entry(id: &str, kind: &str, minute: usize, on: &[&str]) -> Entry {
     Entry::read_from(document.unwrap().root()).unwrap()
 }
 
-/// The snapshot of it.
+/// The snapshot of that content.
 pub(super) fn snapshot(known: Known) -> Option<Snapshot> {
     let mut entries =
         vec![entry("signal-1", "signal", 1, &[]), entry("fusion-1", "fusion", 2, &["signal-1"])];

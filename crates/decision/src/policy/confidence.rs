@@ -10,7 +10,7 @@ use super::rules::Need;
 /// Ten-thousandths: the grid that confidence is rounded to.
 const GRID: u128 = 10_000;
 
-/// How fresh what an action needs is, from 0 to 1 in ten-thousandths.
+/// How fresh the evidence is that an action needs, from 0 to 1 in ten-thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Freshness(u16);
 
@@ -18,8 +18,8 @@ impl Freshness {
     /// Nothing is needed, or nothing could be fresher.
     pub(super) const WHOLE: Freshness = Freshness(GRID as u16);
 
-    /// The mean over what is needed of `1 − age / (2 × limit)` for what is fresh and 0 for the rest; of
-    /// alternatives the freshest counts. `None` where the arithmetic does not hold, which refuses.
+    /// The mean over all needs of `1 − age / (2 × limit)` for fresh ones and 0 for the others; of
+    /// alternatives the freshest counts. `None` if the arithmetic overflows, which refuses.
     pub(super) fn of(
         needs: &[Need],
         recency: &LedgerRecency,

@@ -1,4 +1,4 @@
-//! The engine: R22's rules in their order over one PolicyInput. Pure and total; whatever cannot be decided is
+//! The engine: R22's rules in their order over one PolicyInput. Pure and total; anything that cannot be decided is
 //! answered by `engine.error`, which refuses.
 
 use crealeph_contracts::agent_input::{Coherence, ContractVersion};
@@ -27,7 +27,7 @@ pub fn evaluate(input: &PolicyInput, rules: &Rules) -> PolicyOutput {
     decide(input, rules).unwrap_or_else(|| engine_error(input))
 }
 
-/// `None` where the engine cannot decide: no rules, or a value that cannot be built.
+/// `None` if the engine cannot decide: no rules, or a value that cannot be built.
 fn decide(input: &PolicyInput, rules: &Rules) -> Option<PolicyOutput> {
     rules.actions().next()?;
     let action = input.requested_action.as_ref();
@@ -53,7 +53,7 @@ struct Question<'a> {
     freshness: Freshness,
 }
 
-/// The lists of an output; no action stands in two of them.
+/// The lists of an output; no action is in two of them.
 #[derive(Default)]
 struct Lists {
     allowed: Vec<ActionName>,
@@ -93,7 +93,7 @@ impl Question<'_> {
         self.output(Decision::Block, lists, vec![reason], Freshness::WHOLE)
     }
 
-    /// Whether an action would refresh one of the outdated types; where none are named, any of those that can be.
+    /// Whether an action would refresh one of the outdated types; if none are named, any of those that can be.
     fn refreshes_any_of(&self, action: &ActionName, outdated: &[SnapshotType]) -> bool {
         let types = if outdated.is_empty() { &SnapshotType::ALL } else { outdated };
         types.iter().any(|kind| self.rules.refreshers(kind.timestamp()).contains(action))
@@ -214,8 +214,8 @@ impl Question<'_> {
         reason(rule::ACTION_UNKNOWN, &message, Severity::Warn, evidence)
     }
 
-    /// One reason for every timestamp in the way. Of alternatives none of which is fresh, the ones that are there
-    /// are named; where none is there, the need as a whole.
+    /// One reason for every timestamp that prevents the action. Of alternatives of which none is fresh, the existing ones
+    /// are named; if none exists, the need as a whole.
     fn recency(&self, needs: &[Need], reasons: &mut Vec<PolicyReason>) -> Option<()> {
         for need in needs {
             let recency = &self.input.ledger_recency;
@@ -252,7 +252,7 @@ impl Question<'_> {
         Some(())
     }
 
-    /// What was found of a timestamp, and what would make it fresh: which may be refreshed, to an instant from when to
+    /// What was found for a timestamp, and what would make it fresh: which timestamps may be refreshed, to an instant from when to
     /// when, by which actions.
     fn recency_evidence(&self, need: &Need, name: Option<&String>) -> JsonObject {
         JsonObject::build(|object| {
@@ -275,7 +275,7 @@ impl Question<'_> {
         })
     }
 
-    /// The earliest instant that is fresh, on the next whole millisecond; `None` where the limit reaches past the year 0.
+    /// The earliest instant that is fresh, on the next whole millisecond; `None` if the limit reaches past the year 0.
     fn earliest_fresh(&self) -> Option<Instant> {
         const MILLI: i128 = 1_000_000;
         let year_zero = Instant::parse("0000-01-01T00:00:00Z").ok()?;
@@ -404,19 +404,19 @@ fn engine_error(input: &PolicyInput) -> PolicyOutput {
     }
 }
 
-/// How a rule stood in a decision.
+/// The role of a rule in a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It did not apply.
     Passed,
     /// It decided.
     Decided,
-    /// It was not asked, because one before it decided.
+    /// It was not evaluated, because an earlier one decided.
     NotAsked,
 }
 
-/// Every rule in its order, and how it stood in this decision. A rule on coherence that decides ends the matter; the
-/// rules between are all asked, and if any of them speaks the last is not.
+/// Every rule in its order, and its role in this decision. A rule on coherence that decides ends the evaluation; the
+/// rules between are all evaluated, and if any of them applies the last is not.
 pub fn standings(output: &PolicyOutput) -> Vec<(&'static str, Standing)> {
     let speaks = |rule: Literal| {
         output.reasons.as_slice().iter().any(|reason| reason.rule_id.as_str() == rule.as_str())

@@ -12,7 +12,7 @@ pub use evaluate::{Standing, evaluate, standings};
 pub use rules::{ActionSource, RuleExample, Rules, RulesError, RulesSource, ThresholdsSource};
 pub use way::{NextStep, way_to_run};
 
-/// The ids of the rules, in the order they are asked (R22).
+/// The ids of the rules, in the order of evaluation (R22).
 pub mod rule {
     use crealeph_contracts::scalar::Literal;
 
@@ -24,19 +24,19 @@ pub mod rule {
     pub const PARTIAL: Literal = Literal::new("coherence.partial");
     /// No action was requested.
     pub const ACTION_MISSING: Literal = Literal::new("action.missing");
-    /// An action that the rules do not know.
+    /// An action that no rule knows.
     pub const ACTION_UNKNOWN: Literal = Literal::new("action.unknown");
-    /// A timestamp that the action needs is not there.
+    /// A timestamp that the action needs is missing.
     pub const RECENCY_MISSING: Literal = Literal::new("recency.missing");
     /// It is too old.
     pub const RECENCY_STALE: Literal = Literal::new("recency.stale");
-    /// It lies in the future.
+    /// It is in the future.
     pub const RECENCY_FUTURE: Literal = Literal::new("recency.future");
-    /// The snapshot rests on too few entries.
+    /// The snapshot is based on too few entries.
     pub const LINEAGE_INSUFFICIENT: Literal = Literal::new("lineage.insufficient");
-    /// The evidence is not fresh enough on the whole.
+    /// The evidence as a whole is not fresh enough.
     pub const CONFIDENCE_INSUFFICIENT: Literal = Literal::new("confidence.insufficient");
-    /// Nothing speaks against it.
+    /// Nothing prevents it.
     pub const COHERENT: Literal = Literal::new("coherence.coherent");
     /// The engine itself could not decide.
     pub const ENGINE_ERROR: Literal = Literal::new("engine.error");

@@ -1,5 +1,5 @@
-//! What the policy goes by: which timestamps each action needs, which actions refresh them, default thresholds.
-//! Read from configuration, checked when loaded, with examples that must come out as they say.
+//! The rules of the policy: which timestamps each action needs, which actions refresh them, default thresholds.
+//! Read from configuration, checked when loaded, with examples that must give their stated result.
 
 use std::collections::BTreeMap;
 
@@ -39,26 +39,26 @@ impl Need {
     }
 }
 
-/// Rules as they stand in a configuration file.
+/// Rules as a configuration file has them.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RulesSource {
-    /// What is judged for coherence, and by what.
+    /// Which types are judged for coherence, and by which evidence.
     #[serde(default)]
     pub coherence: CoherenceRules,
-    /// The thresholds in force where a request brings none.
+    /// The thresholds for requests that have none.
     #[serde(default)]
     pub thresholds: ThresholdsSource,
-    /// What each action needs; the defaults of R23 where absent.
+    /// What each action needs; the defaults of R23 if absent.
     pub actions: Option<BTreeMap<String, ActionSource>>,
-    /// Which actions refresh a timestamp; the defaults where absent.
+    /// Which actions refresh a timestamp; the defaults if absent.
     pub refresh: Option<BTreeMap<String, Vec<String>>>,
-    /// What must come out; checked when the rules are loaded.
+    /// The expected decisions; checked when the rules are loaded.
     #[serde(default)]
     pub examples: Vec<RuleExample>,
 }
 
-/// Default thresholds as they stand in a configuration file.
+/// Default thresholds as a configuration file has them.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThresholdsSource {
@@ -84,7 +84,7 @@ pub struct ActionSource {
     pub needs: Vec<String>,
 }
 
-/// A case that the rules must decide as it says.
+/// A case that the rules must decide as stated.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleExample {
@@ -104,7 +104,7 @@ pub struct RuleExample {
     /// Drafts are allowed.
     #[serde(default)]
     pub allow_draft_only: bool,
-    /// The decision that must come out.
+    /// The decision that the rules must give.
     pub expect: String,
     /// A rule that must be among the reasons.
     pub rule: Option<String>,
@@ -121,8 +121,8 @@ fn one() -> usize {
 /// Why rules cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
-    /// A name that cannot be one.
-    #[error("`{0}` is not a name; write 1 to 256 bytes without control characters")]
+    /// An invalid name.
+    #[error("`{0}` is not a valid name; write 1 to 256 bytes without control characters")]
     BadName(String),
     /// More than rules may hold.
     #[error("{what}: {count} given, at most {limit} are allowed")]
@@ -139,14 +139,14 @@ pub enum RulesError {
     BadThreshold {
         /// Which.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// The values that it may have.
         expected: &'static str,
     },
-    /// A need that no timestamp has.
+    /// A need that is not a timestamp.
     #[error(
-        "`{action}` needs `{name}`, which is not a timestamp; did you mean `{near}`? a timestamp of your own is declared under `refresh`"
+        "`{action}` needs `{name}`, which is not a timestamp; did you mean `{near}`? declare your own timestamps under `refresh`"
     )]
     MisspeltTimestamp {
         /// The action.
@@ -166,24 +166,24 @@ pub enum RulesError {
         /// The action.
         action: String,
     },
-    /// An example that cannot be asked.
-    #[error("example `{name}` is not a question: {why}")]
+    /// An example that is not a valid question.
+    #[error("example `{name}` is not a valid policy input: {why}")]
     BadExample {
         /// Which.
         name: String,
         /// What is wrong with it.
         why: String,
     },
-    /// An example that came out otherwise.
+    /// An example with another result.
     #[error(
         "example `{name}` expects {expected}, but the rules decide {decided}; fix the rules or the example"
     )]
     ExampleFailed {
         /// Which.
         name: String,
-        /// What it says.
+        /// The expected result.
         expected: String,
-        /// What came out.
+        /// The actual result.
         decided: String,
     },
 }
@@ -220,7 +220,7 @@ impl Rules {
         Self::build(source)
     }
 
-    /// Checks rules and every example they carry.
+    /// Checks rules and every example in them.
     pub fn load(source: &RulesSource) -> Result<Self, RulesError> {
         let rules = Self::build(source)?;
         rules.check_spelling()?;
@@ -231,7 +231,7 @@ impl Rules {
     /// The same rules with other thresholds.
     ///
     /// # Errors
-    /// When a threshold is none.
+    /// If a threshold is not a valid number.
     pub fn with_thresholds(&self, source: &ThresholdsSource) -> Result<Self, RulesError> {
         Ok(Rules { thresholds: thresholds(source)?, ..self.clone() })
     }
@@ -261,7 +261,7 @@ impl Rules {
             for action in refreshers {
                 match known(action) {
                     Some((name, _)) => names.push(name.clone()),
-                    // The default refreshers give way where configuration names other actions.
+                    // The default refreshers do not apply if configuration names other actions.
                     None if source.refresh.is_none() => {}
                     None => {
                         let (timestamp, action) = (timestamp.clone(), action.clone());
@@ -274,7 +274,7 @@ impl Rules {
         Ok(Rules { thresholds, actions: checked, refresh })
     }
 
-    /// A need that is nearly a timestamp that there is, is one misspelt: it would never be met. Others may be further
+    /// A need that is close to an existing timestamp is a misspelling: it would never be met. Others may be further
     /// timestamps of a client (R4).
     fn check_spelling(&self) -> Result<(), RulesError> {
         let known = SnapshotType::ALL.map(SnapshotType::timestamp);
@@ -291,7 +291,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The thresholds in force where a request brings none.
+    /// The thresholds for requests that have none.
     pub fn thresholds(&self) -> &Thresholds {
         &self.thresholds
     }
@@ -366,7 +366,7 @@ impl Rules {
         })
     }
 
-    /// The example as the PolicyInput it stands for, at an instant of its own.
+    /// The example as a PolicyInput, at an instant of its own.
     fn question(&self, example: &RuleExample) -> String {
         const NOON: i128 = 1_735_732_800_000_000_000;
         let instant = |age_minutes: f64| {
@@ -436,7 +436,7 @@ fn default_actions() -> BTreeMap<String, ActionSource> {
     table.into_iter().map(|(name, needs)| (name.to_owned(), ActionSource { needs: owned(needs) })).collect()
 }
 
-/// Which action makes which timestamp newer. Signals come from outside: nothing here makes them.
+/// Which action makes which timestamp newer. Signals come from outside: no action makes them.
 fn default_refresh() -> BTreeMap<String, Vec<String>> {
     let table: [(&str, &[&str]); 6] = [
         ("signalsAt", &[]),

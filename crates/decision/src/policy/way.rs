@@ -1,5 +1,5 @@
-//! The way to a Builder run: what must be regenerated, by which actions, in which order. What is made waits for what it
-//! rests on, and what rests on regenerated evidence is regenerated after it.
+//! The way to a Builder run: what must be regenerated, by which actions, in which order. An entry is regenerated after the
+//! entries it depends on.
 
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::policy_input::LedgerRecency;
@@ -12,10 +12,10 @@ use super::rules::{Need, Rules};
 use crate::coherence::CoherenceRules;
 use crate::snapshot::{Snapshot, SnapshotType};
 
-/// One thing to make.
+/// One entry to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextStep {
-    /// What is made.
+    /// Its type.
     pub kind: SnapshotType,
     /// The actions that make it, any one of them; none: it comes from outside.
     pub by: Vec<ActionName>,
@@ -23,7 +23,7 @@ pub struct NextStep {
     pub because: String,
 }
 
-/// What must be made before `builder.run` is allowed, in order; empty where nothing has to. Nothing known needs all of
+/// What must be made before `builder.run` is allowed, in order; empty if nothing has to. Without any evidence all of
 /// it.
 pub fn way_to_run(
     snapshot: Option<&Snapshot>,
@@ -76,7 +76,7 @@ impl Way<'_> {
         }
     }
 
-    /// Wants what an action needs and does not find fresh; of alternatives the first.
+    /// Adds the types that an action needs and that are not fresh; of alternatives the first.
     fn want_fresh(&mut self, action: &str) {
         let rules = self.rules;
         for need in rules.needs(action).unwrap_or_default() {
@@ -99,7 +99,7 @@ impl Way<'_> {
         }
     }
 
-    /// Wants all that `builder.run` needs where it is fresh and yet too old on the whole.
+    /// Adds all that `builder.run` needs if it is fresh and yet too old as a whole.
     fn want_confident(&mut self) {
         let needs = self.rules.needs(BUILDER_RUN.as_str()).unwrap_or_default();
         let freshness = Freshness::of(needs, &self.recency, self.now, self.limit).and_then(Freshness::ratio);
@@ -111,7 +111,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds what making the wanted needs, and what rests on regenerated evidence.
+    /// Adds what is needed to make the wanted types, and what depends on regenerated evidence.
     fn close(&mut self) {
         let mut done = 0;
         while let Some((kind, _)) = self.wanted.get(done).cloned() {
@@ -131,7 +131,7 @@ impl Way<'_> {
         let mut steps = Vec::with_capacity(self.wanted.len());
         self.wanted.sort_by_key(|(kind, _)| *kind);
         while !self.wanted.is_empty() {
-            // Rules that go round in a circle have no order; then the first is as good as any.
+            // Rules with a cycle have no order; then the first is as good as any.
             let next = self.wanted.iter().position(|(kind, _)| !self.waits(*kind)).unwrap_or(0);
             let (kind, because) = self.wanted.remove(next);
             steps.push(NextStep { kind, by: self.rules.refreshers(kind.timestamp()).to_vec(), because });
@@ -139,7 +139,7 @@ impl Way<'_> {
         steps
     }
 
-    /// Whether something else that is wanted comes before.
+    /// Whether another wanted type comes before.
     fn waits(&self, kind: SnapshotType) -> bool {
         let upstream = &self.coherence.upstream;
         let evidence = upstream.iter().take_while(|evidence| **evidence != kind);

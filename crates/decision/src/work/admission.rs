@@ -1,4 +1,4 @@
-//! Admission (agent-run, R25, R27–R29): whether what a run really changed stays within its bounds. The first rule
+//! Admission (agent-run, R25, R27–R29): whether the actual change of a run stays within its limits. The first rule
 //! that fails is the reason, in the contract's wording.
 
 use std::collections::BTreeSet;
@@ -54,12 +54,12 @@ impl DeltaCounts {
     }
 }
 
-/// What a run did, as far as admission asks.
+/// What a run did, as far as admission needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JudgedChange {
-    /// The paths that changed; a path that stands twice counts once.
+    /// The paths that changed; a path that is listed twice counts once.
     pub paths: Vec<String>,
-    /// The links that are new or other, and their targets as they are written.
+    /// The new and changed links, with their targets as written.
     pub links: Vec<(String, String)>,
     /// How many tool operations were reported.
     pub tool_ops: u64,
@@ -84,7 +84,7 @@ impl Denial {
         &self.reason
     }
 
-    /// How the run ends. Other bounds could admit it, unless it repeats a success.
+    /// How the run ends. Other limits could admit it, unless it repeats a success.
     pub fn into_ending(self) -> Ending {
         match self.is_duplicate {
             true => Ending::Denied(self.reason),

@@ -1,11 +1,11 @@
-//! Changes beside each other (R30): what a conflict is, which items overlap, how two changes are one, and what of a change is an
-//! item's own. Knows a change only by its paths and by whether two things at a path are the same.
+//! Parallel changes (R30): what a conflict is, which items overlap, how two changes combine, and which part of a change is an
+//! item's own. Knows a change only by its paths and by whether two contents of a path are the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::scalar::ItemId;
 
-/// What a change does at one path; `N` is what can be there.
+/// A change at one path; `N` is the type of its content.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PathEdit<'c, P, N> {
     /// Where.
@@ -24,7 +24,7 @@ impl<P, N> Clone for PathEdit<'_, P, N> {
 
 impl<P, N> Copy for PathEdit<'_, P, N> {}
 
-/// Why a change cannot land beside others.
+/// Why a change cannot land in addition to others.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeConflict {
     /// An earlier item of the level changed the same path.
@@ -35,7 +35,7 @@ pub enum ChangeConflict {
         /// The earlier item.
         item: ItemId,
     },
-    /// The path is not what the change started from.
+    /// The path is not as the change expects it.
     #[error("Conflict: someone else changed `{path}` meanwhile; run again")]
     Moved {
         /// The path.
@@ -54,7 +54,7 @@ pub fn level_conflict<P: Ord + ToString, N>(
     })
 }
 
-/// A conflict with the workspace as it is now: the first path that is not what the change started from. `now` is what is at a
+/// A conflict with the workspace as it is now: the first path that is not as the change expects it. `now` gives the content of a
 /// path; a path that `is_ignored` is in no state, and is compared when it is published.
 pub fn base_conflict<'n, P: ToString, N: PartialEq + 'n>(
     edits: &[PathEdit<'_, P, N>],
@@ -65,7 +65,7 @@ pub fn base_conflict<'n, P: ToString, N: PartialEq + 'n>(
     Some(ChangeConflict::Moved { path: moved.path.to_string() })
 }
 
-/// Two changes as one, the second on top of the first, sorted by path. A path that ends as it started is left out.
+/// Two changes combined, the second on top of the first, sorted by path. A path that ends as it started is left out.
 pub fn combined<'c, P: Ord, N: PartialEq>(
     first: &[PathEdit<'c, P, N>],
     second: &[PathEdit<'c, P, N>],
@@ -132,7 +132,7 @@ mod tests {
 
     type Edit = PathEdit<'static, &'static str, u8>;
 
-    /// What is at a path: nothing for `-`.
+    /// The content of a path: nothing for `-`.
     fn node(letter: &str) -> Option<&'static u8> {
         letter.as_bytes().first().filter(|byte| **byte != b'-').map(|byte| &*Box::leak(Box::new(*byte)))
     }

@@ -1,8 +1,8 @@
-//! What a run may not change unless it is allowed to (Λ), and what counts as a test (Q): the default path globs, a row a tool. Owns the
-//! rows, which docs/protected-paths.md shows. A path is protected because something reads it later, outside the sandbox, and does
-//! what it says: a CI, git, an editor, a coding agent, a shell, a test runner.
+//! The paths that a run may not change unless it is allowed to (Λ), and those that count as tests (Q): the default path globs, one row
+//! per tool. Owns the rows, which docs/protected-paths.md shows. A path is protected because something reads it later, outside the
+//! sandbox, and follows it: a CI, git, an editor, a coding agent, a shell, a test runner.
 
-/// One row: a tool and the globs of what it reads.
+/// One row: a tool and the globs of the files that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtectedRow {
     /// The tool, or what several have in common.
@@ -15,7 +15,7 @@ const fn row(tool: &'static str, globs: &'static [&'static str]) -> ProtectedRow
     ProtectedRow { tool, globs }
 }
 
-/// What runs on somebody else's machine, or on the user's, when it was changed: by default it may not be (Λ).
+/// Files that run on another machine, or on the user's, after a change: by default they may not be changed (Λ).
 pub const PROTECTED_LAWS: &[ProtectedRow] = &[
     row("CreAleph", &["**/crealeph.toml", "**/.crealeph*", "**/.crealeph*/**"]),
     row("short names of Windows (`GITHUB~1`)", &["**/*~[0-9]", "**/*~[0-9]/**", "**/*~[0-9].{?,??,???}"]),
@@ -203,7 +203,7 @@ pub const PROTECTED_LAWS: &[ProtectedRow] = &[
     ),
 ];
 
-/// What decides whether the tests that ran are the tests that were there (Q). Only limited if `max_invariants` is set.
+/// Files that decide whether the tests that ran are the original tests (Q). Only limited if `max_invariants` is set.
 pub const PROTECTED_INVARIANTS: &[ProtectedRow] = &[
     row(
         "tests",
@@ -307,7 +307,7 @@ pub const PROTECTED_INVARIANTS: &[ProtectedRow] = &[
     row("modules that take the place of Python's own", PYTHON_MODULES),
 ];
 
-/// At the top of the tree or in `src`, from where `python -m` and test runners import first.
+/// At the top of the tree or in `src`, from which `python -m` and test runners import first.
 const PYTHON_MODULES: &[&str] = &[
     "{,src/}{__future__,__main__,_abc,_aix_support,_ast,_asyncio,_bisect,_blake2,_bootsubprocess,_bz2,_codecs,_codecs_cn,_codecs_hk,_codecs_iso2022,_codecs_jp,_codecs_kr,_codecs_tw,_collections,_collections_abc,_compat_pickle,_compression,_contextvars,_crypt,_csv,_ctypes,_curses,_curses_panel,_datetime,_dbm,_decimal,_elementtree,_frozen_importlib,_frozen_importlib_external,_functools,_gdbm,_hashlib,_heapq,_imp,_io,_json,_locale,_lsprof,_lzma,_markupbase,_md5,_multibytecodec,_multiprocessing,_opcode,_operator,_osx_support,_pickle,_posixshmem,_posixsubprocess,_py_abc,_pydecimal,_pyio,_queue,_random,_sha1,_sha256,_sha3,_sha512,_signal,_sitebuiltins,_socket,_sqlite3,_sre,_ssl,_stat,_statistics,_string,_strptime,_struct,_symtable,_thread,_threading_local,_tkinter,_tokenize,_tracemalloc,_typing,_uuid,_warnings,_weakref,_weakrefset,_zoneinfo,abc,aifc,argparse,array,ast,asynchat,asyncio,asyncore,atexit,audioop,base64,bdb,binascii,bisect,builtins,bz2,cProfile,calendar,cgi,cgitb,chunk,cmath,cmd,code,codecs,codeop,collections,colorsys,compileall,concurrent,configparser,contextlib,contextvars,copy,copyreg,csv,ctypes,curses,dataclasses,datetime,dbm,decimal,difflib,dis,distutils,doctest,email,encodings,ensurepip,enum,errno,faulthandler,fcntl,filecmp,fileinput,fnmatch,fractions,ftplib,functools,gc,genericpath,getopt,getpass,gettext,glob,graphlib,grp,gzip,hashlib,heapq,hmac,html,http,imaplib,imghdr,imp,importlib,inspect,io,ipaddress,itertools,json,keyword,linecache,locale,logging,lzma,mailbox,mailcap,marshal,math,mimetypes,mmap,modulefinder,multiprocessing,netrc,nntplib,ntpath,nturl2path,numbers,opcode,operator,optparse,os,pathlib,pdb,pickle,pickletools,pipes,pkgutil,platform,plistlib,poplib,posix,posixpath,pprint,profile,pstats,pty,pwd,py_compile,pyclbr,pydoc,pydoc_data,pyexpat,queue,quopri,random,re,readline,reprlib,resource,rlcompleter,runpy,sched,secrets,select,selectors,shelve,shlex,shutil,signal,site,smtpd,smtplib,sndhdr,socket,socketserver,sqlite3,sre_compile,sre_constants,sre_parse,ssl,stat,statistics,string,stringprep,struct,subprocess,sunau,symtable,sys,sysconfig,syslog,tabnanny,tarfile,telnetlib,tempfile,termios,textwrap,this,threading,time,timeit,tkinter,token,tokenize,tomllib,trace,traceback,tracemalloc,tty,turtle,types,typing,unicodedata,unittest,urllib,uu,uuid,venv,warnings,wave,weakref,webbrowser,wsgiref,xdrlib,xml,xmlrpc,zipapp,zipfile,zipimport,zlib,zoneinfo}{.,/__init__.}{py,pyc,so,*.so}",
 ];

@@ -1,5 +1,5 @@
-//! How a run that does not land has ended (R31): the contract's word for it, the reason in the record, and which of several
-//! reasons counts. What the sandbox saw comes in as values.
+//! How a run that does not land has ended (R31): the contract's status, the reason in the record, and which of several
+//! reasons counts. What the sandbox observed comes in as values.
 
 use crealeph_contracts::run_result::RunStatus;
 
@@ -8,26 +8,26 @@ const INTERRUPTED: &str = "the run was interrupted";
 /// How a run ended that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// A tool or a missing file.
+    /// A tool failed or a file is missing.
     Failed(String),
     /// Its tests did not pass; its change can be judged again (R34).
     TestsFailed(String),
     /// Something else changed the same paths.
     Conflict(String),
-    /// A count, a path or a class went beyond its bound; its change can be judged again (R34).
+    /// A count, a path or a class exceeded its limit; its change can be judged again (R34).
     OverBound(String),
-    /// Something that no other bound would allow.
+    /// Something that no other limit would allow.
     Denied(String),
-    /// It would have left a secret; nothing is kept of it but its receipt (R34).
+    /// It would have left a secret; only its receipt is kept (R34).
     SecretFound(String),
     /// Its time ran out.
     TimedOut(String),
-    /// Somebody ended it; it may be run again.
+    /// It was interrupted; it may be run again.
     Interrupted,
 }
 
 impl Ending {
-    /// The contract's word.
+    /// The contract's status.
     pub fn status(&self) -> RunStatus {
         match self {
             Ending::Failed(_) | Ending::TestsFailed(_) | Ending::Conflict(_) | Ending::Interrupted => {
@@ -52,7 +52,7 @@ impl Ending {
         }
     }
 
-    /// The same ending with its reason rewritten.
+    /// The same ending with another reason.
     #[must_use]
     pub fn map_reason(self, rewrite: impl FnOnce(&str) -> String) -> Self {
         match self {
@@ -67,7 +67,7 @@ impl Ending {
         }
     }
 
-    /// The same for tests that were run again because something was merged meanwhile.
+    /// The same for tests that were repeated because something was merged meanwhile.
     #[must_use]
     pub fn on_merged_state(self) -> Self {
         match self {
@@ -81,7 +81,7 @@ impl Ending {
         matches!(self, Ending::TestsFailed(_) | Ending::OverBound(_))
     }
 
-    /// Which of two endings counts, the agent's own or that of reading what it left: a secret, else the agent's own.
+    /// Which of two endings counts, the agent's own or that of reading its change: a secret, else the agent's own.
     #[must_use]
     pub fn deciding(agent: Ending, reading: Ending) -> Ending {
         match reading {
@@ -98,34 +98,34 @@ pub enum ProcessEnd {
     Exited(i32),
     /// By this signal.
     Signalled(i32),
-    /// Together with its sandbox.
+    /// It was killed with its sandbox.
     Killed,
     /// Its time was over.
     OutOfTime,
-    /// Somebody ended it.
+    /// It was cancelled.
     Cancelled,
     /// The sandbox ended it at this limit.
     OverLimit(String),
 }
 
-/// What is known of the end of an agent.
+/// The known facts about the end of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentEnd<'a> {
     /// How its process ended.
     pub process: ProcessEnd,
-    /// The bound that it reported to have passed, in the contract's wording.
+    /// The limit that it reported to have exceeded, in the contract's wording.
     pub passed_bound: Option<String>,
-    /// Whether somebody ended the whole batch.
+    /// Whether the whole batch was interrupted.
     pub is_interrupted: bool,
-    /// Its time.
+    /// Its time limit.
     pub timeout_ms: u64,
-    /// What kept it from running, if that is known.
+    /// What prevented it from running, if that is known.
     pub cause: Option<&'a str>,
-    /// What standard error ends with.
+    /// The end of its standard error.
     pub stderr: &'a str,
 }
 
-/// How a run ends whose agent ended like this; nothing if the agent succeeded.
+/// How a run ends whose agent ended like this; `None` if the agent succeeded.
 pub fn agent_ending(end: &AgentEnd<'_>) -> Option<Ending> {
     let quoted = match end.stderr {
         "" => String::new(),
@@ -159,7 +159,7 @@ fn because(cause: Option<&str>) -> String {
     cause.map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
-/// How a run ends whose tests ended like this; nothing if they passed. `cause` is what kept them from running, if that is known.
+/// How a run ends whose tests ended like this; `None` if they passed. `cause` is what prevented them from running, if it is known.
 pub fn test_ending(command: &str, end: &ProcessEnd, timeout_ms: u64, cause: Option<&str>) -> Option<Ending> {
     let why = match end {
         ProcessEnd::Exited(0) => return None,

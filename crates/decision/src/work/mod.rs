@@ -1,5 +1,5 @@
-//! Work items (agent-run): in which order they run, what a run may leave behind, how changes
-//! stand beside each other, and how a run has ended.
+//! Work items (agent-run): in which order they run, what a run may leave, how parallel changes
+//! combine, and how a run has ended.
 
 mod admission;
 mod changes;

@@ -4,9 +4,9 @@
 /// A program that a shell could not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotStarted {
-    /// Its name or path, as it was asked for.
+    /// Its name or path, as given.
     pub program: String,
-    /// Whether it is there and cannot be executed.
+    /// Whether it exists and cannot be executed.
     pub is_there: bool,
 }
 
@@ -15,7 +15,7 @@ const NOT_FOUND: [&str; 3] = [": not found", ": command not found", ": No such f
 const NOT_EXECUTABLE: [&str; 3] = [": Permission denied", ": cannot execute", ": Exec format error"];
 const BEFORE_NAME: &str = "command not found: ";
 
-/// The program that ended a command with this exit code, if what was printed names it.
+/// The program that ended a command with this exit code, if the output names it.
 pub fn not_started(code: i32, printed: &str) -> Option<NotStarted> {
     let (ends, is_there) = match code {
         127 => (NOT_FOUND, false),

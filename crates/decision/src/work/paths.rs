@@ -1,6 +1,6 @@
 //! Which paths a run may change, and in which class a change falls (R28): laws, invariants, projections or
-//! anything else, by globs from configuration that are checked when they are loaded. What a glob denies or protects it denies
-//! under every name that some file system takes for the same: in other case, with dots or spaces at the end of a name, with
+//! anything else, by globs from configuration that are checked when they are loaded. A glob denies or protects a path
+//! under every name that some file system treats as the same: in other case, with dots or spaces at the end of a name, with
 //! characters that are not shown.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -36,13 +36,13 @@ impl DeltaClass {
     }
 }
 
-/// Path rules as they stand in a configuration file. A glob's `*` stays within a folder, `**` does not.
+/// Path rules as a configuration file has them. A glob's `*` stays within a folder, `**` does not.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathRulesSource {
     /// What may be changed; everything if absent.
     pub allowed: Option<Vec<String>>,
-    /// What must not be changed, whatever is allowed.
+    /// Paths that must not be changed, even if they are allowed.
     pub denied: Vec<String>,
     /// Whether laws may be changed.
     pub allow_laws: bool,
@@ -87,7 +87,7 @@ impl Default for PathRulesSource {
     }
 }
 
-/// Limits per class that take the place of a configuration's; what is absent stays as it is.
+/// Limits per class that override a configuration's; absent ones stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassLimits {
     /// Λ.
@@ -126,10 +126,10 @@ impl PathRulesSource {
 /// Why path rules cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathRulesError {
-    /// A glob that cannot be read.
-    #[error("`{list}` holds the glob `{glob}`, which cannot be read: {why}")]
+    /// An invalid glob.
+    #[error("`{list}` has the invalid glob `{glob}`: {why}")]
     BadGlob {
-        /// Where it stands.
+        /// Its list.
         list: &'static str,
         /// The glob.
         glob: String,
@@ -137,11 +137,11 @@ pub enum PathRulesError {
         why: String,
     },
     /// More globs than a list may hold.
-    #[error("`{list}` holds {count} globs, at most 1000 are allowed")]
+    #[error("`{list}` has {count} globs, at most 1000 are allowed")]
     TooMany {
         /// Which list.
         list: &'static str,
-        /// How many it holds.
+        /// How many it has.
         count: usize,
     },
 }
@@ -155,7 +155,7 @@ pub struct PathRules {
     invariants: GlobSet,
     projections: GlobSet,
     allow_laws: bool,
-    /// What stays as it is whatever the rest says.
+    /// Paths that stay unchanged whatever the rest says.
     protected: ProtectedPaths,
     limits: [(DeltaClass, Option<u64>); 4],
 }
@@ -179,7 +179,7 @@ impl PathRules {
         })
     }
 
-    /// The same rules, and beyond them what no rule can open.
+    /// The same rules, and paths that no rule can allow.
     #[must_use]
     pub fn protecting(self, protected: ProtectedPaths) -> Self {
         PathRules { protected, ..self }
@@ -191,12 +191,12 @@ impl PathRules {
         PathRules { limits: source.limits(), ..self }
     }
 
-    /// Whether this path stays as it is whatever the rules allow.
+    /// Whether this path stays unchanged whatever the rules allow.
     pub fn protects(&self, path: &str) -> bool {
         self.protected.holds(path)
     }
 
-    /// The class a change of this path falls in, the strictest that matches. Tests are also what the test command names.
+    /// The class of a change of this path, the strictest that matches. Files that the test command names are tests too.
     pub fn class_of(&self, path: &str, test_command: Option<&str>) -> DeltaClass {
         let folded = lenient(path);
         let is_named = || test_command.is_some_and(|command| is_named_by(command, path));
@@ -216,7 +216,7 @@ impl PathRules {
         self.allowed.as_ref().is_none_or(|allowed| allowed.is_match(path)) && !self.denies(path)
     }
 
-    /// Whether a path may not be changed, nor be where a new link leads.
+    /// Whether a path may not be changed, nor be the target of a new link.
     pub(super) fn denies(&self, path: &str) -> bool {
         let folded = lenient(path);
         let is_law = !self.allow_laws && self.laws.is_match(&folded);
@@ -232,9 +232,9 @@ impl PathRules {
 /// Which names a glob matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
-    /// Those it says.
+    /// Only those it names.
     Kept,
-    /// Also those that a file system may take for the same, and for `folder/**` the folder itself.
+    /// Also those that a file system may treat as the same, and for `folder/**` the folder itself.
     Folded,
 }
 
@@ -255,8 +255,8 @@ fn glob_set(list: &'static str, globs: &[String], case: Case) -> Result<GlobSet,
     set.build().map_err(|error| bad(error.glob().unwrap_or_default(), error.kind().to_string()))
 }
 
-/// A path as the most lenient file system takes it: without case, without what is not shown, without dots and spaces at the end of a name
-/// or what follows a colon (NTFS).
+/// A path as the most lenient file system reads it: without case, without invisible characters, without dots and spaces at the end of a name
+/// or anything after a colon (NTFS).
 fn lenient(path: &str) -> String {
     let folded = folded(path);
     let names = folded.split('/').map(|name| {
@@ -284,7 +284,7 @@ fn is_named_by(command: &str, path: &str) -> bool {
     })
 }
 
-/// Where a link leads, from the top of the tree; absent if that is not in it, or it is the tree itself.
+/// The target of a link, from the top of the tree; absent if it is not in the tree, or is the tree itself.
 pub fn led_to(link: &str, target: &str) -> Option<String> {
     let folder = link.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();

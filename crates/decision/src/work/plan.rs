@@ -1,5 +1,5 @@
-//! Levels (R30): items whose dependencies have all succeeded earlier run side by side. A cycle is an error that
-//! names it; an unknown dependency blocks its item, and what depends on that, until it is known to have succeeded.
+//! Levels (R30): items whose dependencies have all succeeded earlier run in parallel. A cycle is an error that
+//! names it; an unknown dependency blocks its item and the items that depend on it, until it is known to have succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ impl From<&WorkItem> for Dependent {
     }
 }
 
-/// What runs when.
+/// The order of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Level by level, each sorted by id.
     pub levels: Vec<Vec<ItemId>>,
-    /// What cannot run yet, sorted by id.
+    /// Blocked items, sorted by id.
     pub blocked: Vec<Blocked>,
 }
 
@@ -42,11 +42,11 @@ pub struct Blocked {
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Dependencies that lead back to where they started; the first item stands again at the end.
+    /// Dependencies that lead back to where they started; the first item is repeated at the end.
     #[error("the items depend on each other in a cycle: {}; remove one of these dependencies", joined(.0))]
     Cycle(Vec<ItemId>),
     /// Two items of one id.
-    #[error("two items have the id `{0}`; give each its own")]
+    #[error("two items have the id `{0}`; give each item its own id")]
     DuplicateId(ItemId),
 }
 

@@ -1,5 +1,5 @@
-//! Whether a work run that is bound to a robot may start (R32): the policy is asked for `work.run`, on what the ledger
-//! knows of the robot, before anything does. A run that is bound to none is not asked for.
+//! Whether a work run that is bound to a robot may start (R32): the policy decides about `work.run`, from what the ledger
+//! knows of the robot, before anything starts. A run without a robot needs no decision.
 
 use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::instant::Instant;
@@ -10,14 +10,14 @@ use crate::builder::decide::policy_question;
 use crate::policy::{Rules, evaluate};
 use crate::snapshot::Snapshot;
 
-/// The action that is asked for.
+/// The requested action.
 pub const WORK_RUN: Literal = Literal::new("work.run");
 
 /// Why a run may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAllowed(pub String);
 
-/// Asks for `work.run`; `snapshot` is what is known of the robot, if anything counts.
+/// Asks for `work.run`; `snapshot` is the robot's evidence, if any counts.
 pub fn may_run(
     tenant: &TenantId,
     snapshot: Option<&Snapshot>,

@@ -1,5 +1,5 @@
-//! What no run may change, whatever its rules allow: the files that rights come from. Owns the comparison, which also
-//! holds if a file system ignores case and invisible characters.
+//! The files that no run may change, whatever its rules allow: those that grant anything. Owns the comparison, which also
+//! works if a file system ignores case and invisible characters.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ impl ProtectedPaths {
         self.paths.insert(folded(path));
     }
 
-    /// Protects a folder and everything beneath it.
+    /// Protects a folder and everything below it.
     pub fn add_folder(&mut self, folder: &str) {
         self.folders.insert(folded(folder));
     }
 
-    /// Protects every file and folder of a name, with what is beneath it, wherever it lies.
+    /// Protects every file and folder of a name, with everything below it, at any depth.
     pub fn add_name(&mut self, name: &str) {
         self.names.insert(folded(name));
     }
@@ -42,7 +42,7 @@ impl ProtectedPaths {
 /// A path as a file system compares it that ignores case: ext4 with `casefold`, vfat, a share of another system.
 pub(super) fn folded(path: &str) -> String {
     let visible = path.chars().filter(|letter| !is_ignorable(*letter));
-    // By way of upper case, so that letters with two lower-case forms (the long s) come out alike.
+    // By way of upper case, so that letters with two lower-case forms (the long s) become the same.
     visible.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 

@@ -1,5 +1,5 @@
 //! Tasks that a Builder planned, as work items (R32): each keeps the id of its ledger entry, so that the receipt of its run
-//! can name where it came from. What a task's payload says in a work item's words is taken; the rest is left.
+//! can name its origin. Fields of a task's payload that are named like a work item's are used; the others are ignored.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crealeph_contracts::violation::Violations;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Valid, WorkItem};
 
-/// The words that stand for what is to be done, the first that is there.
+/// The keys that may hold the description; the first one present is used.
 const DESCRIPTIONS: [&str; 4] = ["description", "text", "title", "name"];
 
 /// A task artifact.
@@ -17,11 +17,11 @@ const DESCRIPTIONS: [&str; 4] = ["description", "text", "title", "name"];
 pub struct BuilderTask {
     /// Its entry.
     pub id: LedgerId,
-    /// What it says.
+    /// Its payload.
     pub payload: JsonObject,
 }
 
-/// A task that is no work item.
+/// A task that is not a valid work item.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("task `{id}` cannot become a work item: {violations}")]
 pub struct TaskError {
@@ -31,7 +31,7 @@ pub struct TaskError {
     pub violations: Violations,
 }
 
-/// Turns tasks into work items, in the order they come; `agent` is for those that name none. A dependency may name
+/// Turns tasks into work items, in their order; `agent` is for those that name none. A dependency may name
 /// another of the tasks by the `id` in its payload.
 pub fn items_of_tasks(tasks: &[BuilderTask], agent: AgentId) -> Result<Vec<WorkItem>, TaskError> {
     let mut by_name: BTreeMap<String, &LedgerId> = BTreeMap::new();
@@ -70,7 +70,7 @@ fn item(
             ("test_command", NodeKind::Text),
         ] {
             if let Some(value) = root.member(key).filter(|value| value.kind() == kind) {
-                // A Builder's own `constraints` are words, not bounds.
+                // A Builder's own `constraints` are text, not limits.
                 let is_bounds = kind != NodeKind::Object
                     || value.members().all(|(_, bound)| bound.kind() == NodeKind::Number);
                 if is_bounds {

@@ -1,4 +1,4 @@
-//! The right edge of a tree: the roots of its whole subtrees, largest first. All that an append needs to know.
+//! The right edge of a tree: the roots of its whole subtrees, largest first. An append needs nothing else.
 
 use crealeph_contracts::digest::Sha256;
 
@@ -30,7 +30,7 @@ impl Frontier {
         self.size
     }
 
-    /// Adds a leaf, and hands over the root of each tile that becomes whole by it, with the tile's level.
+    /// Adds a leaf, and returns the root of each tile that is completed by it, with the tile's level.
     pub(crate) fn push(&mut self, leaf: Sha256, mut whole: impl FnMut(u8, Sha256)) {
         let mut hash = leaf;
         for height in 1..=self.size.trailing_ones() {

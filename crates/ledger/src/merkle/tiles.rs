@@ -1,4 +1,4 @@
-//! Tiles: runs of 256 neighbouring hashes, stored once when they are whole, never changed. Level 0 holds leaf hashes,
+//! Tiles: runs of 256 neighbouring hashes, stored once when they are complete, never changed. Level 0 holds leaf hashes,
 //! level n the roots of whole tiles of level n−1 (as C2SP tlog-tiles lays them out, height 8). With them any inner
 //! node costs one tile, whatever the size of the tree.
 
@@ -23,7 +23,7 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
-    /// Reads a tile back; `None` if a hash is cut or missing.
+    /// Reads a tile back; `None` if a hash is truncated or missing.
     pub(crate) fn from_bytes(level: u8, index: u64, root: &[u8], hashes: &[u8]) -> Option<Tile> {
         let root = Sha256::from_bytes(root.try_into().ok()?);
         let (hashes, rest) = hashes.as_chunks::<32>();
@@ -38,7 +38,7 @@ impl Tile {
     }
 }
 
-/// Where stored hashes come from.
+/// The source of stored hashes.
 pub(crate) trait TileSource {
     /// Why a hash could not be read.
     type Error;
@@ -47,7 +47,7 @@ pub(crate) trait TileSource {
     fn row(&mut self, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, Self::Error>;
 }
 
-/// The tiles that become whole when `leaves` are added to a tree of `size` leaves; `roots` are theirs with their levels,
+/// The tiles that are completed when `leaves` are added to a tree of `size` leaves; `roots` are theirs with their levels,
 /// in the order in which [`super::Frontier::push`] met them.
 pub(crate) fn complete_tiles<S: TileSource + ?Sized>(
     size: u64,

@@ -16,7 +16,7 @@ use crate::lease::LeaseToken;
 use crate::position::Millis;
 use crate::query::Query;
 
-/// What is read of a request.
+/// The columns of a request.
 const COLUMNS: &str = "robot, execution, number, attempt, fingerprint, rerun_of, key_id, lease, accepted_at, tries, answer, \
     failure, ended_at";
 
@@ -93,7 +93,7 @@ pub(super) fn tenant_with_work(
     optional(&row, "tenant", &session.server, |text| TenantId::parse(text).ok())
 }
 
-/// How many of a tenant and of all are open, each counted up to a number.
+/// How many of a tenant and of all are open, each counted up to a limit.
 pub(super) fn open(
     session: &mut Session,
     tenant: &TenantId,
@@ -181,7 +181,7 @@ pub(super) fn sweep(session: &mut Session, tenant: &TenantId, before: Millis) ->
     session.defer(Query::new('$', sql, values))
 }
 
-/// Sends a change of one request with what comes next.
+/// Sends a change of one request together with the next message.
 fn defer(
     session: &mut Session,
     sql: &str,

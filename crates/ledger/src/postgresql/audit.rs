@@ -1,5 +1,5 @@
-//! Queries of an audit alone: whether the database holds rows that no log accounts for, and whether its triggers, indexes,
-//! policies and rights are those that this program makes.
+//! Queries that only an audit needs: whether the database holds rows that no log accounts for, and whether its triggers, indexes,
+//! policies and privileges are those that this program creates.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Str
     }))
 }
 
-/// Every fact of the schema that this program makes.
+/// Every fact of the schema that this program creates.
 const FACTS: &str = include_str!("schema-facts.txt");
 
 /// The tables that hold rows of tenants.
@@ -82,7 +82,7 @@ const TABLES: [&str; 9] = [
     "subscriptions",
     "tiles",
 ];
-/// How the policies start that keep a bound login to its tenants.
+/// The prefix of the policies that restrict a bound login to its tenants.
 const BOUND_LOGIN: &str = "policy bound_login on ";
 
 /// Whether a login is bound to its tenants, as far as this login may see that.
@@ -94,7 +94,7 @@ fn has_bound_login(session: &mut Session) -> Result<bool, LedgerError> {
     Ok(!found.is_empty())
 }
 
-/// The function of `amcheck` that compares an index with its table, if the role for audits may call it.
+/// The function of `amcheck` that compares an index with its table, if the audit role may call it.
 fn index_checker(session: &mut Session) -> Result<Option<String>, LedgerError> {
     let Some(role) = session.server.roles.audit.clone() else { return Ok(None) };
     if !session.may_audit()? {
@@ -108,7 +108,7 @@ fn index_checker(session: &mut Session) -> Result<Option<String>, LedgerError> {
     found.first().map(|row| get(row, "name", &session.server)).transpose()
 }
 
-/// The first index that does not hold what its table has, if that can be checked. The transaction ends with it.
+/// The first index that does not match its table, if that can be checked. The transaction ends with it.
 pub(super) fn index_difference(session: &mut Session) -> Result<Option<String>, LedgerError> {
     let Some(check) = index_checker(session)? else { return Ok(None) };
     let sql = format!(
@@ -122,7 +122,7 @@ pub(super) fn index_difference(session: &mut Session) -> Result<Option<String>, 
     }
 }
 
-/// What an audit cannot check with this login, and what would let it.
+/// What an audit cannot check with this login, and what would allow it.
 pub(super) fn unchecked(session: &mut Session) -> Result<Option<String>, LedgerError> {
     let Some(role) = session.server.roles.audit.clone() else { return Ok(None) };
     if !session.may_audit()? {
@@ -138,7 +138,7 @@ pub(super) fn unchecked(session: &mut Session) -> Result<Option<String>, LedgerE
     }))
 }
 
-/// The first difference between the database's schema and the one that this program makes.
+/// The first difference between the database's schema and the one that this program creates.
 pub(super) fn schema_difference(session: &mut Session) -> Result<Option<String>, LedgerError> {
     let found = session.query_planned(include_str!("schema-facts.sql"), &[])?;
     let read = |row: &SqlRow| row.try_get::<_, String>(0).map_err(|error| session.server.failure(&error));
@@ -156,8 +156,8 @@ pub(super) fn schema_difference(session: &mut Session) -> Result<Option<String>,
     let extra = found.iter().find(|fact| !expected.contains(*fact));
     Ok(match (missing, extra) {
         (None, None) => None,
-        (Some(missing), None) => Some(format!("the schema has no longer: {missing}")),
+        (Some(missing), None) => Some(format!("the schema lacks: {missing}")),
         (None, Some(extra)) => Some(format!("the schema has what no ledger has: {extra}")),
-        (Some(missing), Some(extra)) => Some(format!("the schema has `{extra}`, and no longer `{missing}`")),
+        (Some(missing), Some(extra)) => Some(format!("the schema has `{extra}`, and lacks `{missing}`")),
     })
 }

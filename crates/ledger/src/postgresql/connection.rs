@@ -1,4 +1,4 @@
-//! One connection to the server, driven by the thread that waits for an answer. Several messages may be on their way before
+//! One connection to the server, driven by the thread that waits for an answer. Several messages may be in flight before
 //! the first is answered.
 
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ pub(super) struct Connection {
     client: Client,
     runtime: Runtime,
     incoming: Incoming,
-    /// A notification came that nobody has asked for yet.
+    /// A notification came that was not read yet.
     has_news: bool,
 }
 
@@ -60,14 +60,14 @@ impl Connection {
         let Connection { client, runtime, incoming, has_news } = self;
         let mut answer = pin!(client.batch_execute(sql));
         runtime.block_on(poll_fn(|context| {
-            // If this fails, the next question fails in the same way and reports it.
+            // If this fails, the next query fails in the same way and reports it.
             let _ = answer.as_mut().poll(context).map(|_| ());
             let _ = drive(incoming, has_news, context);
             Poll::Ready(())
         }));
     }
 
-    /// Waits, up to a bound, for a notification; what else has come by then is the same news.
+    /// Waits, up to a limit, for a notification; further notifications that have come by then are the same news.
     pub(super) fn wait_for_news(&mut self, time: Duration) -> Result<bool, Error> {
         let Connection { runtime, incoming, has_news, .. } = self;
         let heard = poll_fn(|context| match drive(incoming, has_news, context) {
@@ -79,7 +79,7 @@ impl Connection {
         runtime.block_on(async { tokio::time::timeout(time, heard).await.unwrap_or(Ok(false)) })
     }
 
-    /// Says goodbye to the server, and waits until it has let the connection go.
+    /// Ends the session, and waits until the server has closed the connection.
     pub(super) fn close(self) {
         let Connection { client, runtime, mut incoming, mut has_news } = self;
         drop(client);
@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-/// Sends and takes what there is; whether the connection has ended.
+/// Sends and receives what is available; returns whether the connection has ended.
 fn drive(incoming: &mut Incoming, has_news: &mut bool, context: &mut Context<'_>) -> Result<bool, Error> {
     loop {
         match incoming(context) {

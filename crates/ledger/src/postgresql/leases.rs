@@ -32,7 +32,7 @@ pub(super) fn find(
     found.first().map(|row| read(row, &session.server)).transpose()
 }
 
-/// Takes a lease that nobody holds, all in one statement. The log is locked, so a release of it has been committed.
+/// Takes a lease that no one holds, all in one statement. The log is locked, so a release of it has been committed.
 pub(super) fn claim(
     session: &mut Session,
     tenant: &TenantId,
@@ -84,7 +84,7 @@ fn claim_query(tenant: &TenantId, request: &LeaseRequest) -> Query<Value> {
     query
 }
 
-/// Who holds a lease that could not be taken. Asked after that, because the statement that tried sees no row that came
+/// Who holds a lease that could not be taken. Queried after that, because the statement that tried sees no row that came
 /// after it began.
 fn holder_of(session: &mut Session, tenant: &TenantId, name: &Name) -> Result<LeaseHolder, LedgerError> {
     let sql = format!(

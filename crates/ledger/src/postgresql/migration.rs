@@ -1,5 +1,5 @@
-//! Migrates a PostgreSQL database; see `crate::migrate`. It works as the owner of the tables, who alone may lift the
-//! trigger that keeps entries from being changed, for one transaction at a time.
+//! Migrates a PostgreSQL database; see `crate::migrate`. It works as the owner of the tables, which alone may disable the
+//! trigger that protects entries from changes, for one transaction at a time.
 
 use crealeph_contracts::scalar::{LedgerId, TenantId};
 use tokio_postgres::types::ToSql;
@@ -154,7 +154,7 @@ fn newest(
     found.iter().map(|row| rows::newest(row, &owner.server)).collect()
 }
 
-/// Writes what entries are filled in with.
+/// Writes the values for entries.
 fn store(owner: &mut Session, tenant: &str, filled: &[FilledEntry]) -> Result<(), LedgerError> {
     let seqs: Vec<i64> = filled.iter().map(|filling| filling.seq.as_i64()).collect();
     let newest: Vec<Option<i64>> =

@@ -1,6 +1,6 @@
 //! The backend for several machines: one PostgreSQL database, version 15 or later. Everything runs as a role that owns
 //! nothing and cannot bypass row-level security; the tenant is set for each transaction, and if it is not, nothing
-//! is seen. A tenant's appends take turns on the lock of its log; different tenants' do not.
+//! is visible. A tenant's appends take turns on the lock of its log; appends of different tenants do not.
 
 mod accepted;
 mod audit;
@@ -34,14 +34,14 @@ use rows::get;
 use server::{Purpose, Roles, Server};
 use session::Session;
 
-/// Each step brings a database from its index to the next version; they need nothing but the statements.
+/// Each step migrates a database from its index to the next version; a step needs only its statements.
 const STEPS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
-/// The step to [`FILLED`]: what it adds, and what it takes away once every entry is filled in.
+/// The step to [`FILLED`]: what it adds, and what it removes once every entry is filled in.
 const EXPAND: &str = include_str!("schema-3.sql");
 const CONTRACT: &str = concat!(include_str!("schema-3-end.sql"), include_str!("schema-3-rights.sql"));
 /// The version in which entries were filled in.
 const FILLED: u32 = STEPS.len() as u32 + 1;
-/// The steps after it, which fill nothing in.
+/// The steps after it, which fill in nothing.
 const LATER: &[&str] =
     &[include_str!("schema-4.sql"), include_str!("schema-5.sql"), include_str!("schema-6.sql")];
 /// The version in which entries say who appended them.
@@ -49,9 +49,9 @@ const ACTORS: u32 = FILLED + 1;
 const VERSION: u32 = FILLED + LATER.len() as u32;
 /// The oldest server that works: 15.
 const MIN_SERVER: i32 = 150_000;
-/// How many tenants' appends are written side by side by one process; each connects when it first writes.
+/// How many tenants' appends one process writes in parallel; each thread connects when it first writes.
 const WRITERS: usize = 4;
-/// How many questions are answered side by side by one process.
+/// How many queries one process answers in parallel.
 const READERS: usize = 4;
 
 /// A ledger in a PostgreSQL database.
@@ -67,7 +67,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Puts the schema into a database that has none; needs the right to make a schema and a role.
+    /// Creates the schema in a database that has none; needs the privilege to create a schema and a role.
     pub(crate) fn create(url: &str, wait_ms: u64) -> Result<(), LedgerError> {
         let server = Server::parse(url, wait_ms)?;
         let mut owner = server.connect_as_owner()?;
@@ -96,7 +96,7 @@ impl Postgres {
         owner.run(&all)
     }
 
-    /// Opens a database that holds a ledger; an older one to be read alone.
+    /// Opens a database that holds a ledger; an older one only for reading.
     pub(crate) fn open(url: &str, wait_ms: u64) -> Result<Postgres, LedgerError> {
         let server = Server::parse(url, wait_ms)?;
         let mut owner = server.connect_as_owner()?;
@@ -109,7 +109,7 @@ impl Postgres {
         Ok(Postgres { server, version, readers, first, listener, notifier })
     }
 
-    /// The connection that the database was opened with, if nobody has it yet, else a new one.
+    /// The connection that the database was opened with, if it is unused, else a new one.
     fn connect(&self) -> Result<Session, LedgerError> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         first.map_or_else(|| self.server.connect(Purpose::Reading), Ok)
@@ -175,7 +175,7 @@ impl Backend for Postgres {
         self.readers.with(wait_ms, busy, connect, |session| {
             session.begin_reading(tenant);
             let mut answered = question(&mut read::PostgresReads::new(session, self.version));
-            // A connection that lay idle may be gone, for example with a server that was started again.
+            // An idle connection may be gone, for example after a restart of the server.
             if answered.is_err() && !session.is_open() && session.is_closed() {
                 *session = self.server.connect(Purpose::Reading)?;
                 session.begin_reading(tenant);
@@ -204,7 +204,7 @@ impl Backend for Postgres {
         Ok(None)
     }
 
-    /// Asked as the role for audits: the ledger's role sees one tenant at a time.
+    /// Queried as the audit role: the ledger's role sees one tenant at a time.
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
         if self.version < VERSION {
             return Err(self.server.outdated(self.version));
@@ -232,7 +232,7 @@ impl Backend for Postgres {
         Err(LedgerError::Failed { place: self.server.name().to_owned(), reason })
     }
 
-    /// PostgreSQL checks its own pages if it is set up to; here only that it answers.
+    /// PostgreSQL checks its own pages if it is configured to; this only checks that it answers.
     fn check_storage(&self) -> Result<(), LedgerError> {
         self.read(None, &mut |_| Ok(()))
     }

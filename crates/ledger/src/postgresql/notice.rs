@@ -1,5 +1,5 @@
-//! Notifies other processes that logs have grown, on a thread and connection of its own. What comes while one notice is sent
-//! becomes one more.
+//! Notifies other processes that logs have grown, on a thread and connection of its own. News that comes while one notice is sent
+//! is combined into one more.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::server::{Purpose, Server};
 use super::session::Session;
 use crate::error::LedgerError;
 
-/// How long the end of a process waits for its last notice.
+/// How long a process waits for its last notice before it ends.
 const LAST_NOTICE: Duration = Duration::from_secs(1);
 
 enum Notice {
@@ -21,13 +21,13 @@ enum Notice {
 pub(super) struct Notices(SyncSender<Notice>);
 
 impl Notices {
-    /// One notice that waits is enough for all.
+    /// One waiting notice is enough for all.
     pub(super) fn announce(&self) {
         let _ = self.0.try_send(Notice::Grown);
     }
 }
 
-/// The thread that sends notices; when this is dropped, what was announced has been sent, or a second has passed.
+/// The thread that sends notices; when this is dropped, the announced notices have been sent, or a second has passed.
 pub(super) struct Notifier(Notices);
 
 impl Notifier {
@@ -74,7 +74,7 @@ fn send(server: &Server, notices: &Receiver<Notice>) {
             return;
         }
         if session.as_ref().is_none_or(Session::is_closed) {
-            // Nobody misses a notice that is lost with the server: those who listened lost it too.
+            // No one misses a notice that is lost with the server: the listeners lost it too.
             let quick = |mut session: Session| session.run("SET synchronous_commit = off").map(|()| session);
             session = server.connect(Purpose::Writing).and_then(quick).ok();
         }

@@ -1,4 +1,4 @@
-//! Fills in what a connection URL leaves open, as every PostgreSQL client does: from the service file (`service=` in the URL, or
+//! Fills in what a connection URL leaves out, as every PostgreSQL client does: from the service file (`service=` in the URL, or
 //! PGSERVICE), the environment (PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE, PGSSLROOTCERT), and for the password
 //! the file `.pgpass`.
 
@@ -13,9 +13,9 @@ use tokio_postgres::config::Host;
 
 /// The largest service or password file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Where Debian's server listens on this machine.
+/// The socket of Debian's server on this machine.
 const SOCKET: &str = "/var/run/postgresql";
-/// Where the system's services are, unless PGSYSCONFDIR says otherwise.
+/// The folder of the system's services, unless PGSYSCONFDIR is set.
 const SYSTEM_SERVICES: &str = "/etc/postgresql-common";
 
 /// The value of an environment variable, by its name.
@@ -71,7 +71,7 @@ impl Parameters {
         service.get(name).cloned().or_else(|| self.variable(variable))
     }
 
-    /// Fills in what the URL leaves open.
+    /// Fills in what the URL leaves out.
     pub(super) fn complete(
         &self,
         config: &mut Config,
@@ -134,7 +134,7 @@ impl Parameters {
     }
 }
 
-/// The last field of a line whose other fields fit; `*` fits anything.
+/// The last field of a line whose other fields match; `*` matches anything.
 fn password_for(line: &str, wanted: &[Vec<String>; 4]) -> Option<String> {
     if line.starts_with('#') {
         return None;

@@ -1,4 +1,4 @@
-//! Server processes in PostgreSQL, by the server's clock. One process at a time enters.
+//! Server processes in PostgreSQL, by the server's clock. One process at a time registers.
 
 use crealeph_contracts::scalar::Name;
 use tokio_postgres::Row as SqlRow;
@@ -9,7 +9,7 @@ use crate::error::LedgerError;
 use crate::position::Millis;
 use crate::processes::{ProcessRow, ServerProcess};
 
-/// The advisory lock under which processes enter: `CrLg` and a number of our own.
+/// The advisory lock under which processes register: `CrLg` and a number of our own.
 const LOCK: i64 = 0x4372_4c67_0000_0001;
 
 pub(super) fn locked(session: &mut Session) -> Result<Vec<ProcessRow>, LedgerError> {

@@ -1,4 +1,4 @@
-//! The PostgreSQL reader: one read-only snapshot per question, seeing one tenant's rows.
+//! The PostgreSQL reader: one read-only snapshot per query, which sees one tenant's rows.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::store::{
 };
 use crate::subscription::Subscription;
 
-/// The largest payload that comes along with the sequence numbers of entries.
+/// The largest payload that is read together with the sequence numbers of entries.
 const SMALL_BYTES: usize = 64 << 10;
 
 pub(super) struct PostgresReads<'a> {
@@ -33,7 +33,7 @@ pub(super) struct PostgresReads<'a> {
     version: u32,
     select: &'static SelectLists,
     head_columns: &'static str,
-    /// Entries that came along with their sequence numbers.
+    /// Entries that were read together with their sequence numbers.
     fetched: BTreeMap<Seq, EntryRow>,
 }
 
@@ -391,8 +391,8 @@ impl Reads for PostgresReads<'_> {
     }
 }
 
-/// The statement of [`Reads::latest`]. The states of a type are found by jumps in the index, as `state_after` does. The small
-/// entries come along, because they are read next. A large one does not, since it may be beyond what a snapshot holds.
+/// The statement of [`Reads::latest`]. The states of a type are found by jumps in the index, as `state_after` does. Small
+/// entries are read with it, because they are needed next. A large one is not, since it may be beyond a snapshot's limit.
 fn latest_sql(entry: &str) -> String {
     let is_small = format!("octet_length(e.payload) <= {SMALL_BYTES}");
     let payload = format!("CASE WHEN {is_small} OR found.is_newest THEN e.payload ELSE '' END AS payload");
@@ -416,8 +416,8 @@ fn latest_sql(entry: &str) -> String {
     )
 }
 
-/// The sequence number as a selection looks at it. An execution has few entries, but before a table is analysed the planner
-/// takes a range of sequence numbers for smaller and reads all of it: expressions keep it on the one index that serves.
+/// The sequence number as a query selects it. An execution has few entries, but before a table is analysed the planner
+/// expects a range of sequence numbers to be smaller and reads all of it: expressions keep it on the right index.
 fn seq_of(selection: &EntrySelection<'_>) -> &'static str {
     if selection.index == EntryIndex::Execution { "e.seq + 0" } else { "e.seq" }
 }

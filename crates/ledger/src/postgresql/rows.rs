@@ -1,4 +1,4 @@
-//! Rows as PostgreSQL hands them over. Entries are read through [`crate::columns`], everything else by the names of its
+//! Rows as PostgreSQL returns them. Entries are read through [`crate::columns`], everything else by the names of its
 //! columns.
 
 use std::sync::LazyLock;
@@ -28,7 +28,7 @@ const DIALECT: Dialect = Dialect {
     no_bytes: "NULL::bytea",
 };
 
-/// What a `SELECT` asks for in a database of this version.
+/// The columns of a `SELECT` in a database of this version.
 pub(super) static CURRENT: LazyLock<SelectLists> =
     LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::Current));
 /// The same in databases of earlier versions, which are read, never written.
@@ -43,7 +43,7 @@ pub(super) const HEAD: &str =
 const OLDER_HEAD: &str = "origin, size, last_at, frontier AS peaks, \
     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS read_at";
 
-/// What to ask for by the schema version of a database: the columns of an entry and of a log.
+/// The columns by the schema version of a database: of an entry and of a log.
 pub(super) fn layout(version: u32) -> (&'static SelectLists, &'static str) {
     match version {
         ..FILLED => (&BEFORE_NEWEST, OLDER_HEAD),
@@ -69,7 +69,7 @@ pub(super) fn hash(row: &SqlRow, column: &str, server: &Server) -> Result<Sha256
 }
 
 /// A statement that finds one entry for each element of `$2`, by an index of tenant and that column. Each element is
-/// looked up by itself, because before a table is analysed the planner takes `= ANY` for a filter and reads the whole log.
+/// looked up by itself, because before a table is analysed the planner uses `= ANY` as a filter and reads the whole log.
 pub(super) fn each(columns: &str, element: &str, condition: &str) -> String {
     format!(
         "SELECT {columns} FROM unnest($2::{element}[]) WITH ORDINALITY AS w (value, turn) CROSS JOIN LATERAL \

@@ -1,4 +1,4 @@
-//! Where the database is: how it is reached, which roles it has, and what PostgreSQL says turned into the ledger's own errors.
+//! The database server: how to reach it, which roles it has, and PostgreSQL's errors translated into the ledger's own.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use super::tls;
 use crate::error::LedgerError;
 use crate::position::Seq;
 
-/// The role that everything was done as before version 3; later databases have roles of their own.
+/// The role that was used for everything before version 3; later databases have roles of their own.
 const SHARED_ROLE: &str = "crealeph_ledger";
 /// How long a statement that writes may take, and one that reads; an audit counts a whole log.
 const WRITING_MS: u64 = 60_000;
 const READING_MS: u64 = 600_000;
-/// After how long a silent other side is taken for dead.
+/// After how long a silent peer counts as dead.
 const DEAD_AFTER: Duration = Duration::from_secs(30);
 
-/// Where the database is, for connecting and for messages.
+/// The location of the database, for connecting and for messages.
 #[derive(Clone)]
 pub(super) struct Server {
     config: Config,
@@ -41,7 +41,7 @@ pub(super) struct Roles {
     pub(super) audit: Option<String>,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Reading,
@@ -78,7 +78,7 @@ impl Server {
         Server { roles, ..self }
     }
 
-    /// Connects; tries again for as long as may be waited while the server has no connection to give.
+    /// Connects; while the server has no free connection, retries for as long as waiting is allowed.
     fn open(&self) -> Result<Connection, LedgerError> {
         let passing = [SqlState::TOO_MANY_CONNECTIONS, SqlState::CANNOT_CONNECT_NOW];
         let start = Instant::now();
@@ -111,7 +111,7 @@ impl Server {
         Ok(Session::new(self.open()?, self.clone()))
     }
 
-    /// A connection that may do only what the ledger needs.
+    /// A connection with only the privileges that the ledger needs.
     pub(super) fn connect(&self, purpose: Purpose) -> Result<Session, LedgerError> {
         let mut connection = self.open()?;
         let (role, wait_ms) = (quoted(&self.roles.ledger), self.wait_ms);
@@ -147,7 +147,7 @@ impl Server {
         Ok(Session::new(connection, self.clone()))
     }
 
-    /// What PostgreSQL says, in its words.
+    /// PostgreSQL's message.
     pub(super) fn reason(&self, error: &Error) -> String {
         match (error.as_db_error(), std::error::Error::source(error)) {
             (Some(error), _) => error.message().to_owned(),
@@ -156,7 +156,7 @@ impl Server {
         }
     }
 
-    /// What PostgreSQL says, as the ledger's error.
+    /// PostgreSQL's error, as the ledger's error.
     pub(super) fn failure(&self, error: &Error) -> LedgerError {
         let place = self.name.clone();
         if let Some(reason) = tls::distrust(error) {
@@ -194,13 +194,13 @@ impl Server {
         LedgerError::Damaged { place: self.name.clone(), seq: None, what: what.into() }
     }
 
-    /// An entry that was read does not fit what was written.
+    /// An entry does not match what was written.
     pub(super) fn damaged_entry(&self, seq: Seq, what: impl Into<String>) -> LedgerError {
         LedgerError::Damaged { place: self.name.clone(), seq: Some(seq), what: what.into() }
     }
 }
 
-/// A text as SQL writes it; connections say that only the quote itself needs doubling.
+/// A text as an SQL literal; connections are set so that only the quote itself needs doubling.
 pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

@@ -1,5 +1,5 @@
-//! A connection and the transaction on it. A transaction costs few messages: what opens it is sent with
-//! its first question, and what needs no answer with the next question or the commit.
+//! A connection and the transaction on it. A transaction costs few messages: its start is sent with
+//! its first query, and statements that need no answer with the next query or the commit.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::server::{Roles, Server, literal, quoted};
 use crate::error::LedgerError;
 use crate::query::Query;
 
-/// How long plans are kept: one from when the log was small would read all of a tenant's rows from then on.
+/// How long plans are kept: one from when the log was small would later read all of a tenant's rows.
 const PLAN_AGE: Duration = Duration::from_secs(1);
 /// Locks a log, without a column.
 const LOCK: &str = "SELECT FROM logs WHERE tenant = $1 FOR UPDATE";
@@ -24,7 +24,7 @@ const LOCK: &str = "SELECT FROM logs WHERE tenant = $1 FOR UPDATE";
 /// A value of a statement.
 pub(super) type Value = Box<dyn ToSql + Sync + Send>;
 
-/// Where the transaction of a session is.
+/// The state of a session's transaction.
 #[derive(Debug)]
 enum TransactionState {
     /// There is none.
@@ -35,7 +35,7 @@ enum TransactionState {
     Open(Planning),
 }
 
-/// What opens a transaction.
+/// How a transaction starts.
 #[derive(Debug)]
 struct Opening {
     sql: String,
@@ -46,7 +46,7 @@ struct Opening {
 /// How a transaction plans its statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planning {
-    /// Once, for a while: a statement finds what it looks for by the same index whatever the values are.
+    /// Once, for a while: a statement finds its rows by the same index whatever the values are.
     Kept,
     /// Each time, for the values of the statement.
     Fresh,
@@ -68,9 +68,9 @@ pub(super) struct Session {
     /// Since when plans are kept.
     planned: Instant,
     transaction: TransactionState,
-    /// Statements whose answers nobody waits for before the next question or the commit.
+    /// Statements whose answers are not awaited before the next query or the commit.
     deferred: Vec<(Statement, Vec<Value>)>,
-    /// The last failure of this transaction was of a kind that goes away when it is run again.
+    /// The last failure of this transaction was temporary, so it can be run again.
     can_retry: bool,
 }
 
@@ -91,7 +91,7 @@ impl Session {
         self.connection.is_closed()
     }
 
-    /// Ends the connection, and waits until the server has let it go.
+    /// Ends the connection, and waits until the server has closed it.
     pub(super) fn close(self) {
         self.connection.close();
     }
@@ -101,7 +101,7 @@ impl Session {
         matches!(self.transaction, TransactionState::Open(_))
     }
 
-    /// Whether the transaction failed in a way that goes away when it is run again.
+    /// Whether the transaction failed temporarily, so that it can be run again.
     pub(super) fn can_retry(&self) -> bool {
         self.can_retry
     }
@@ -130,7 +130,7 @@ impl Session {
         done.map_err(|error| self.failed(&error))
     }
 
-    /// The row of a question that has one.
+    /// The row of a query that has exactly one.
     pub(super) fn query_one(
         &mut self,
         sql: &str,
@@ -140,7 +140,7 @@ impl Session {
         found.ok_or_else(|| self.server.damaged("a question that always has an answer had none"))
     }
 
-    /// Runs the work of the owner in a transaction that sees one tenant's rows; on an error nothing of it is kept.
+    /// Runs the owner's work in a transaction that sees one tenant's rows; on an error nothing of it is kept.
     pub(super) fn transact<T>(
         &mut self,
         tenant: Option<&TenantId>,
@@ -150,7 +150,7 @@ impl Session {
         self.run(&format!("BEGIN; {}", tenant.as_deref().unwrap_or("")))?;
         let done = work(self).and_then(|done| self.run("COMMIT").map(|()| done));
         if done.is_err() {
-            // A connection that is lost took the transaction with it.
+            // The transaction was lost with the connection.
             let _ = self.run("ROLLBACK");
         }
         done
@@ -161,7 +161,7 @@ impl Session {
         self.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", tenant, None);
     }
 
-    /// Opens a transaction that writes. The tenant's log is locked before anything else is, so that no two wait for each
+    /// Opens a transaction that writes. It locks the tenant's log before anything else, so that no two wait for each
     /// other.
     pub(super) fn begin_writing(&mut self, tenant: Option<&TenantId>) {
         let lock = tenant.map(|tenant| tenant.as_str().to_owned());
@@ -182,13 +182,13 @@ impl Session {
         self.can_retry = false;
     }
 
-    /// Ends a transaction that wrote nothing; nobody need wait for that.
+    /// Ends a transaction that wrote nothing; no one needs to wait for that.
     pub(super) fn end_reading(&mut self) {
         self.transaction = TransactionState::Idle;
         self.connection.send("COMMIT");
     }
 
-    /// Asks by a statement whose plan is kept.
+    /// Queries with a statement whose plan is kept.
     pub(super) fn query(
         &mut self,
         sql: &str,
@@ -197,7 +197,7 @@ impl Session {
         self.ask(Planning::Kept, &[(sql, values)]).map(|answers| answers.into_iter().flatten().collect())
     }
 
-    /// Asks by a statement that is planned each time, because the best plan depends on the values.
+    /// Queries with a statement that is planned each time, because the best plan depends on the values.
     pub(super) fn query_planned(
         &mut self,
         sql: &str,
@@ -211,7 +211,7 @@ impl Session {
         self.query_planned(&query.text, &references(&query.values))
     }
 
-    /// Asks several questions in one message, by statements whose plans are kept.
+    /// Sends several queries in one message, with statements whose plans are kept.
     pub(super) fn query_all(&mut self, queries: &[Query<Value>]) -> Result<Vec<Vec<SqlRow>>, LedgerError> {
         let values: Vec<_> = queries.iter().map(|query| references(&query.values)).collect();
         let asks: Vec<Ask<'_>> = queries
@@ -222,7 +222,7 @@ impl Session {
         self.ask(Planning::Kept, &asks)
     }
 
-    /// The same, by statements of which the first locks the log itself.
+    /// The same, with statements of which the first locks the log itself.
     pub(super) fn query_all_locking(
         &mut self,
         queries: &[Query<Value>],
@@ -237,14 +237,14 @@ impl Session {
         self.query(sql, values).map(|_| ())
     }
 
-    /// Runs a statement with the next question or the commit, whichever comes first; that fails if this does.
+    /// Runs a statement with the next query or the commit, whichever comes first; that fails if this does.
     pub(super) fn defer(&mut self, query: Query<Value>) -> Result<(), LedgerError> {
         let statement = self.statement(&query.text)?;
         self.deferred.push((statement, query.values));
         Ok(())
     }
 
-    /// Sends statements right behind what has to come before them, all at once, and waits for all.
+    /// Sends statements right after those that must come first, all at once, and waits for all.
     fn ask(&mut self, planning: Planning, asks: &[Ask<'_>]) -> Result<Vec<Vec<SqlRow>>, LedgerError> {
         let statements = asks.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>, _>>()?;
         let Prelude { sql, lock, deferred } = self.prelude(Some(planning))?;
@@ -266,7 +266,7 @@ impl Session {
         Ok(answers)
     }
 
-    /// Commits, with what was deferred.
+    /// Commits, with the deferred statements.
     pub(super) fn commit(&mut self) -> Result<(), Uncommitted> {
         let Prelude { sql, lock, deferred } = self.prelude(None).map_err(Uncommitted::Failed)?;
         let answers = self.connection.wait(async |client| {
@@ -279,7 +279,7 @@ impl Session {
             let (opened, locked, done, committed) = sent.await;
             Ok((opened.and(locked).and(done), committed))
         });
-        // What the server refused, it did not commit. What it left without an answer it may have.
+        // A statement that the server refused was not committed. One without an answer may have been.
         let (error, is_refused) = match answers {
             Ok((Ok(()), Ok(()))) => {
                 self.transaction = TransactionState::Idle;
@@ -298,7 +298,7 @@ impl Session {
         }
     }
 
-    /// Takes what the next message sends first: what opens the transaction or changes how it plans, and what was deferred.
+    /// Takes what the next message sends first: the start of the transaction or a change of its planning, and deferred statements.
     fn prelude(&mut self, planning: Option<Planning>) -> Result<Prelude, LedgerError> {
         let (mut sql, lock, current) = match &mut self.transaction {
             TransactionState::Idle => (String::new(), None, Planning::Kept),
@@ -335,7 +335,7 @@ impl Session {
         found.first().map_or(Ok(false), |row| get(row, "is_member", &self.server))
     }
 
-    /// Asks as the role that sees every row, in a transaction that reads.
+    /// Queries as the role that sees every row, in a transaction that reads.
     pub(super) fn as_auditor<T>(
         &mut self,
         ask: impl FnOnce(&mut Session) -> Result<T, LedgerError>,

@@ -1,5 +1,5 @@
-//! Encrypted connections. A connection is encrypted or it is not made: nothing falls back to plain text, and a
-//! certificate is always checked, chain and host name, whichever of the encrypted modes is asked for.
+//! Encrypted connections. A connection is encrypted or not made at all: nothing falls back to plain text, and a
+//! certificate is always checked, chain and host name, in every encrypted mode.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::parameters::Parameters;
 
-/// Where systems keep the certificates they trust.
+/// Where systems store their trusted certificates.
 const SYSTEM_ROOTS: &[&str] = &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 
 /// Reads a URL, with `sslmode` (`disable`, `require`, `verify-ca` or `verify-full`) and `sslrootcert` (a PEM file) as other
-/// PostgreSQL programs take them. Without a mode, another machine is reached encrypted and this one is not. What the URL
-/// leaves open is filled in.
+/// PostgreSQL programs do. Without a mode, connections to another machine are encrypted and to this one they are not. Parts that the
+/// URL leaves out are filled in.
 pub(super) fn read(
     url: &str,
     parameters: &Parameters,
@@ -37,7 +37,7 @@ pub(super) fn read(
     let mut config: Config = plain.parse().map_err(|error: tokio_postgres::Error| error.to_string())?;
     let service = parameters.service(service.as_deref())?;
     parameters.complete(&mut config, &service)?;
-    // Modes that fall back to plain text are the default of other programs, not a wish of the user.
+    // Modes that fall back to plain text are the default of other programs, not the user's choice.
     let is_ours = |mode: &String| !["prefer", "allow"].contains(&mode.as_str());
     let mode = mode.or_else(|| parameters.get(&service, "sslmode", "PGSSLMODE").filter(is_ours));
     let roots = roots.or_else(|| parameters.get(&service, "sslrootcert", "PGSSLROOTCERT"));
@@ -49,7 +49,7 @@ pub(super) fn read(
             return Err(format!("sslmode `{other}` is not known; use `disable`, `require` or `verify-full`"));
         }
     };
-    // A socket in the file system is nobody else's to listen on, and no server encrypts there.
+    // No one else can listen on a socket in the file system, and no server encrypts there.
     let is_socket = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     if !is_encrypted || is_socket {
         config.ssl_mode(SslMode::Disable);
@@ -80,7 +80,7 @@ fn client(file: Option<&str>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
         let certificate = certificate.map_err(|error| unreadable(&error))?;
-        // One root that this program cannot use does not make the others worse.
+        // One root that this program cannot use does not invalidate the others.
         let _ = roots.add(certificate);
     }
     if roots.is_empty() {
@@ -105,14 +105,14 @@ fn percent_decoded(text: &str) -> Result<String, String> {
             rest = after;
             u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
         });
-        bytes.push(digits.ok_or_else(|| format!("`{text}` holds a `%` that stands for nothing"))?);
+        bytes.push(digits.ok_or_else(|| format!("`{text}` has a `%` that encodes nothing"))?);
     }
     String::from_utf8(bytes).map_err(|_| format!("`{text}` is not UTF-8"))
 }
 
-/// What went wrong with the encryption, if it was that.
+/// The error of the encryption, if it was one.
 pub(super) fn distrust(error: &tokio_postgres::Error) -> Option<String> {
-    // The client tells kinds of errors apart by their text alone.
+    // The client distinguishes kinds of errors only by their text.
     let is_handshake = error.to_string().starts_with("error performing TLS handshake");
     is_handshake.then(|| match std::error::Error::source(error) {
         Some(source) => source.to_string(),
@@ -133,7 +133,7 @@ mod tests {
     fn remote_connections_are_encrypted_unless_disabled() {
         let folder = tempfile::tempdir().unwrap();
         let roots = folder.path().join("roots with space.pem");
-        // The first certificate of any kind will do: nothing is connected to.
+        // Any first certificate will do: nothing is connected to.
         let made = std::process::Command::new("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
             .args(["-subj", "/CN=x", "-keyout", "/dev/null", "-out"])

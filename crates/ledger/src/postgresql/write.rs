@@ -1,5 +1,5 @@
-//! The PostgreSQL writer: one transaction per tenant, sequenced by the lock on the tenant's log; bounded retries of what
-//! goes away by itself; and a definite error when the answer to a commit was lost.
+//! The PostgreSQL writer: one transaction per tenant, sequenced by the lock on the tenant's log; bounded retries of temporary
+//! failures; and a definite error if the answer to a commit was lost.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub(super) struct PostgresWriter {
 }
 
 impl PostgresWriter {
-    /// The connection; a lost one is replaced, for as long as may be waited.
+    /// The connection; a lost one is replaced, for as long as waiting is allowed.
     fn session(&mut self) -> Result<&mut Session, LedgerError> {
         if self.session.as_ref().is_some_and(Session::is_closed) {
             self.session = None;
@@ -92,10 +92,10 @@ impl PostgresWriter {
     }
 }
 
-/// What became of running the work once.
+/// The result of running the work once.
 enum Attempt {
     Committed,
-    /// Nothing was written, and it may succeed when it is run again.
+    /// Nothing was written, and it may succeed if it is run again.
     Failed(LedgerError),
 }
 
@@ -138,7 +138,7 @@ impl Writer for PostgresWriter {
         true
     }
 
-    /// Sent by another thread on another connection, many at once as one: a notification inside the commit would make
+    /// Sent by another thread on another connection, many combined into one: a notification inside the commit would make
     /// all commits of the database wait for each other.
     fn announce(&mut self, _: &[TenantId]) {
         self.notices.announce();
@@ -156,7 +156,7 @@ impl PostgresTransaction<'_> {
         tenant: &TenantId,
         leases: &[&Name],
     ) -> Result<(Option<Head>, Vec<LeaseRow>), LedgerError> {
-        // The version with it, because a later program may have migrated the database since it was opened.
+        // The version too, because a later version may have migrated the database since it was opened.
         let head_sql = format!(
             "SELECT {HEAD}, (SELECT max(version) FROM version) AS version FROM logs WHERE tenant = $1 FOR UPDATE"
         );
@@ -191,13 +191,13 @@ impl PostgresTransaction<'_> {
     }
 }
 
-/// A question about what the log holds, and where its rows belong.
+/// A query for the log's content, and where its rows belong.
 struct Lookup {
     query: Query<Value>,
     read: fn(&SqlRow, &Head, &Server, &mut KnownEntries) -> Result<(), LedgerError>,
 }
 
-/// The questions for what is needed; none for what is not.
+/// The queries for what is needed; none for what is not.
 fn lookups(head: &Head, needs: &NeededEntries) -> Vec<Lookup> {
     let mut lookups = Vec::new();
     let mut add = |sql: String, columns: Vec<Value>, read| {
@@ -209,7 +209,7 @@ fn lookups(head: &Head, needs: &NeededEntries) -> Vec<Lookup> {
         let ids = texts(needs.ids.iter().map(String::as_str));
         add(each(&CURRENT.node, "text", BY_ID), vec![ids], read_by_id);
     }
-    // A key that is to be written is seldom there, so the whole entry is asked for only if it is.
+    // A key that is to be written rarely exists, so the whole entry is read only if it does.
     let keys: BTreeSet<&String> = needs.lineage_keys.union(&needs.new_keys).collect();
     if !keys.is_empty() {
         let keys = texts(keys.into_iter().map(String::as_str));
@@ -358,7 +358,7 @@ impl Transaction for PostgresTransaction<'_> {
         }
     }
 
-    /// Two processes may make a tenant's first log at the same time; the second waits, and finds the first one's.
+    /// Two processes may create a tenant's first log at the same time; the second waits, and finds the first one's.
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
         self.session.execute("SELECT open_log($1, $2)", &[&tenant.as_str(), &origin])?;
         let (made, _) = self.find(tenant, &[])?;

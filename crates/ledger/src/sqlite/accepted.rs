@@ -11,7 +11,7 @@ use crate::error::LedgerError;
 use crate::lease::LeaseToken;
 use crate::position::Millis;
 
-/// What is read of a request. `?1` is the name of this start of the machine, `?2` the time since it.
+/// The columns of a request. `?1` is the id of the machine's current boot, `?2` the time since it.
 const COLUMNS: &str = "robot, execution, number, attempt, fingerprint, rerun_of, key_id, lease, accepted_at, tries, answer, \
     failure, ended_at, EXISTS (SELECT 1 FROM leases l WHERE l.tenant = a.tenant AND l.name = a.lease AND l.boot = ?1 \
     AND l.until - ?2 BETWEEN 1 AND 2 * l.ttl) AS is_held";
@@ -102,7 +102,7 @@ impl StoredRequests<'_> {
         Ok(self.select("a.tenant", rest, &values, read)?.pop())
     }
 
-    /// How many of a tenant and of all are open, each counted up to a number.
+    /// How many of a tenant and of all are open, each counted up to a limit.
     pub(super) fn open(
         &self,
         tenant: &TenantId,

@@ -1,5 +1,5 @@
-//! Queries of an audit alone: whether the file holds rows that no log accounts for, and whether its triggers and indexes are
-//! those that this program makes.
+//! Queries that only an audit needs: whether the file holds rows that no log accounts for, and whether its triggers and indexes are
+//! those that this program creates.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) fn missing_edge(
     Ok(None)
 }
 
-/// The first row that is in no tree. Every question is a jump or a count in an index.
+/// The first row that is in no tree. Every query is a jump or a count in an index.
 pub(super) fn stray_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<StrayRow>> {
     let (start, last, end) = (row_id(head, Seq::ZERO), row_id(head, head.last_seq()), row_id(head, Seq::MAX));
     let beyond = "SELECT place FROM entries WHERE place = ?1 UNION ALL \
@@ -68,7 +68,7 @@ pub(super) fn stray_row(connection: &Connection, head: &Head) -> rusqlite::Resul
     Ok(None)
 }
 
-/// An entry whose column `log` says another log than its place, which takes it out of every index of its own.
+/// An entry whose column `log` does not match its place, which removes it from every index of its log.
 fn hidden_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<StrayRow>> {
     let (start, end) = (row_id(head, Seq::ZERO), row_id(head, Seq::MAX));
     let sql = "SELECT count(*), count(*) FILTER (WHERE place BETWEEN ?2 AND ?3) FROM entries WHERE log = ?1";
@@ -93,7 +93,7 @@ fn hidden_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<S
     }))
 }
 
-/// The first difference between the file's schema and the one that this program makes.
+/// The first difference between the file's schema and the one that this program creates.
 pub(super) fn schema_difference(
     connection: &Connection,
     place: &LedgerFile,
@@ -114,10 +114,10 @@ pub(super) fn schema_difference(
     Ok(extra.map(|(kind, name)| format!("there is a {kind} `{name}` that is not part of a ledger")))
 }
 
-/// Tables, indexes, triggers and views by kind and name, with the table they are on and how they were made.
+/// Tables, indexes, triggers and views by kind and name, with the table they are on and their SQL.
 type SchemaObjects = BTreeMap<(String, String), (String, Option<String>)>;
 
-/// What the schema holds, without what `ANALYZE` keeps for itself.
+/// The objects of the schema, without those that `ANALYZE` creates.
 fn objects(connection: &Connection) -> rusqlite::Result<SchemaObjects> {
     let sql = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_stat*'";
     let mut statement = connection.prepare(sql)?;

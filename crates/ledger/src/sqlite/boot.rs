@@ -1,4 +1,4 @@
-//! The clock that leases in a file go by: the time since this machine started, which nobody sets, and which start that was.
+//! The clock of leases in a file: the time since this machine started, which no one can set, and the id of that boot.
 //! All processes that share a file run on one machine, so they agree on it whatever their wall clocks say.
 
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ pub(super) fn now() -> Millis {
     Millis::new(time.tv_sec.saturating_mul(1_000).saturating_add(time.tv_nsec / 1_000_000))
 }
 
-/// The name of this start of the machine. A lease of another one is over, as its holder is.
+/// The id of the machine's current boot. A lease of another boot has ended, as its holder has.
 pub(super) fn id(place: &LedgerFile) -> Result<&'static str, LedgerError> {
     static ID: OnceLock<String> = OnceLock::new();
     if let Some(id) = ID.get() {

@@ -1,4 +1,4 @@
-//! What SQLite says, as the ledger's own errors: which file, what is wrong with it, what to do.
+//! SQLite's errors as the ledger's own: which file, what is wrong with it, what to do.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 use crate::error::LedgerError;
 use crate::position::Seq;
 
-/// The ledger's file, for messages: turns what goes wrong with it into the ledger's errors.
+/// The ledger's file, for messages: turns its failures into the ledger's errors.
 #[derive(Clone, Debug)]
 pub(super) struct LedgerFile {
     name: String,
@@ -68,12 +68,12 @@ impl LedgerFile {
         LedgerError::Outdated { place: self.name.clone(), found, known: super::schema::VERSION }
     }
 
-    /// What was read does not fit what was written.
+    /// The data that was read does not match what was written.
     pub(super) fn damaged(&self, what: impl Into<String>) -> LedgerError {
         LedgerError::Damaged { place: self.name.clone(), seq: None, what: what.into() }
     }
 
-    /// An entry that was read does not fit what was written.
+    /// An entry does not match what was written.
     pub(super) fn damaged_entry(&self, seq: Seq, what: impl Into<String>) -> LedgerError {
         LedgerError::Damaged { place: self.name.clone(), seq: Some(seq), what: what.into() }
     }
@@ -106,7 +106,7 @@ impl<T> InFile<T> for rusqlite::Result<T> {
     }
 }
 
-/// Whether a column holds what this program never writes there: bytes that are no text, or another type.
+/// Whether a column holds a value that this program never writes: bytes that are not text, or another type.
 fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error,

@@ -1,5 +1,5 @@
-//! The ledger's file as a file: created whole or not at all, and recognised while it is in use. If it is replaced or removed
-//! under a process, the process's writes are lost with it, so that is noticed before they are acknowledged.
+//! The ledger's file as a file: created completely or not at all, and recognised while it is in use. If it is replaced or removed
+//! under a process, the process's writes are lost with it, so that is detected before they are acknowledged.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::failure::LedgerFile;
 use crate::error::LedgerError;
 
-/// Which file it is, by its device and inode.
+/// The identity of a file: its device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileIdentity {
     device: (u32, u32),
@@ -20,7 +20,7 @@ struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Of the file at a path, if there is one. Asks for the inode alone: a kernel that was asked for a file's times gives the next
+    /// Of the file at a path, if there is one. Reads only the inode: a kernel that was asked for a file's times gives the next
     /// write a time of its own, and the sync after it then has the inode to write too (a quarter more for one append).
     fn of(path: &Path) -> io::Result<Option<FileIdentity>> {
         match statx(CWD, path, AtFlags::empty(), StatxFlags::INO) {
@@ -68,8 +68,8 @@ pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes a new file under a temporary name beside it, and gives it its own when it is whole and on the disk. What an
-/// interruption leaves has the temporary name. Nothing is ever replaced but an empty file.
+/// Creates a new file under a temporary name next to it, and renames it when it is complete and on disk. An
+/// interruption leaves only the temporary name. Nothing is ever replaced except an empty file.
 pub(super) fn make_whole(
     to: &Path,
     place: &LedgerFile,

@@ -46,7 +46,7 @@ impl TenantLeases<'_> {
         token.in_file(self.place)
     }
 
-    /// Writes a lease that nobody holds, under the tenant's next token.
+    /// Writes a lease that no one holds, under the tenant's next token.
     pub(super) fn take(&self, request: &LeaseRequest) -> Result<LeaseToken, LedgerError> {
         let (token, now) = (self.next_token()?, boot::now().get());
         if token.is_time_to_forget() {

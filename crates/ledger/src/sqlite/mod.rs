@@ -1,5 +1,5 @@
 //! The embedded backend: one SQLite file, in WAL mode, synced on every commit. Several processes may share it; writes
-//! take turns through immediate transactions, reads never wait for them.
+//! take turns through immediate transactions, and reads never wait for them.
 
 mod accepted;
 mod audit;
@@ -30,14 +30,14 @@ use crate::position::Millis;
 use crate::store::{Backend, BackupReport, ReadQuestion, TenantLog, Writer};
 use failure::{InFile as _, LedgerFile};
 
-/// After how many pages the write-ahead log is brought into the file: a page that is written often is moved once, and the
+/// After how many pages the write-ahead log is checkpointed into the file: a page that is written often is moved once, and the
 /// index of that many is still a single one.
 const CHECKPOINT_PAGES: i64 = 4_000;
-/// How many questions are answered side by side.
+/// How many queries are answered in parallel.
 const READERS: usize = 8;
-/// How often another process's writes are looked for, while someone follows.
+/// How often another process's writes are checked for, while someone follows.
 const LOOK_MS: u64 = 100;
-/// Steps of a statement between two looks at how far a backup is.
+/// Steps of a statement between two reports of a backup's progress.
 const STEPS_PER_LOOK: i32 = 20_000;
 
 /// A ledger in a SQLite file.
@@ -47,20 +47,20 @@ pub(crate) struct Sqlite {
     place: LedgerFile,
     wait_ms: u64,
     readers: Pool<Connection>,
-    /// Notices that any process has written; its own connection, because the number is the connection's.
+    /// Detects that any process has written; its own connection, because the number is the connection's.
     watcher: Mutex<Option<(Connection, i64)>>,
-    /// Says whether any process has written since it was asked before.
+    /// Says whether any process has written since the last call.
     probe: Mutex<Option<Connection>>,
 }
 
 impl Sqlite {
-    /// Makes a new file, readable by its owner alone, whole or not at all.
+    /// Creates a new file, readable only by its owner, completely or not at all.
     pub(crate) fn create(file: &Path, wait_ms: u64) -> Result<(), LedgerError> {
         let place = LedgerFile::new(file, wait_ms);
         file::make_whole(file, &place, |partial| {
             let mut connection = connect(partial, &place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             schema::create(&mut connection, &place)?;
-            // The write-ahead log is brought into the file by the last connection to it.
+            // The last connection to the file checkpoints the write-ahead log into it.
             connection.close().map_err(|(_, error)| place.failure(&error))
         })
     }
@@ -91,7 +91,7 @@ fn connect(
     let opened = Connection::open_with_flags(file, flags).and_then(|connection| {
         connection.busy_timeout(Duration::from_millis(wait_ms))?;
         connection.set_prepared_statement_cache_capacity(64);
-        // Else a statement over a partial index is compiled again for every value it is given.
+        // Otherwise a statement over a partial index is compiled again for every value it is given.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.pragma_update(None, "cache_size", -16_000)?;
         Ok(connection)
@@ -153,7 +153,7 @@ impl Backend for Sqlite {
         Ok(false)
     }
 
-    /// Reads shared memory alone.
+    /// Reads only shared memory.
     fn change_mark(&self) -> Result<Option<i64>, LedgerError> {
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = match &mut *probe {
@@ -189,7 +189,7 @@ impl Backend for Sqlite {
         if !file::folder_of(to).is_dir() {
             return Err(LedgerError::Failed {
                 place: target.to_string(),
-                reason: "there is no folder to write it into; make that first".to_owned(),
+                reason: "there is no folder to write it into; create that first".to_owned(),
             });
         }
         let mut connection = reader(&self.file, &self.place, self.wait_ms)?;

@@ -1,4 +1,4 @@
-//! The SQLite reader: one read transaction per question, every entry checked against its leaf hash.
+//! The SQLite reader: one read transaction per query, every entry checked against its leaf hash.
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
@@ -350,7 +350,7 @@ impl Reads for SqliteReads<'_> {
     }
 }
 
-/// Selects a column of the entries that have these values. A snapshot asks many of these, so the text is put together without
+/// Selects a column of the entries that have these values. A snapshot runs many of these, so the text is built without
 /// formatting.
 fn select_among(column: &str, among: Equalities<'_>, rest: &[&str]) -> String {
     let mut sql = String::with_capacity(192);

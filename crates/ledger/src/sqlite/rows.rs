@@ -1,4 +1,4 @@
-//! Rows as SQLite hands them over. Entries are read through [`crate::columns`], everything else by the names of its columns.
+//! Rows as SQLite returns them. Entries are read through [`crate::columns`], everything else by the names of its columns.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use crate::store::Head;
 const DIALECT: Dialect =
     Dialect { place: "place", prefix: "", no_text: "NULL", no_number: "NULL", no_bytes: "NULL" };
 
-/// What a `SELECT` asks for in a file of this version.
+/// The columns of a `SELECT` in a file of this version.
 pub(super) static CURRENT: LazyLock<SelectLists> =
     LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::Current));
 /// The same in files of earlier versions, which are read, never written.
@@ -31,7 +31,7 @@ static BEFORE_NEWEST: LazyLock<SelectLists> =
 pub(super) const HEAD: &str = "number, tenant, origin, size, last_at, peaks";
 const OLDER_HEAD: &str = "number, tenant, origin, size, last_at, frontier AS peaks";
 
-/// What to ask for by the schema version of a file: the columns of an entry and of a log.
+/// The columns by the schema version of a file: of an entry and of a log.
 pub(super) fn layout(version: u32) -> (&'static SelectLists, &'static str) {
     match version {
         ..schema::FILLED => (&BEFORE_NEWEST, OLDER_HEAD),

@@ -1,8 +1,8 @@
 //! Creates and recognises the SQLite schema. A file of a later version is refused; one of an earlier version is read as it
-//! is, and migrated by `crate::migrate` alone.
+//! is, and only `crate::migrate` migrates it.
 //!
 //! A row's `place` is the number of its log shifted by 40 bits, plus its sequence number: one integer key that
-//! keeps a tenant's entries side by side in their order, and that every index ends with.
+//! keeps a tenant's entries together in their order, and that every index ends with.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) const CONTRACT: &str = include_str!("schema-4-end.sql");
 
 /// The version in which entries were filled in.
 pub(super) const FILLED: u32 = STEPS.len() as u32 + 1;
-/// The steps after it, which fill nothing in.
+/// The steps after it, which fill in nothing.
 pub(super) const LATER: &[&str] =
     &[include_str!("schema-5.sql"), include_str!("schema-6.sql"), include_str!("schema-7.sql")];
 
@@ -32,7 +32,7 @@ pub(super) const ACTORS: u32 = FILLED + 1;
 /// The newest version known.
 pub(crate) const VERSION: u32 = FILLED + LATER.len() as u32;
 
-/// Puts the schema into a new, empty file.
+/// Creates the schema in a new, empty file.
 pub(super) fn create(connection: &mut Connection, place: &LedgerFile) -> Result<(), LedgerError> {
     connection.pragma_update(None, "journal_mode", "WAL").in_file(place)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).in_file(place)?;

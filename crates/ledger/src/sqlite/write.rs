@@ -57,7 +57,7 @@ impl SqliteWriter {
         Ok(writer)
     }
 
-    /// Whether a commit is on the disk when it returns, or only in the system's cache.
+    /// Whether a commit is on disk when it returns, or only in the system's cache.
     fn set_synced(&mut self, is_synced: bool) -> Result<(), LedgerError> {
         if self.is_synced != is_synced {
             let synchronous = if is_synced { "FULL" } else { "NORMAL" };
@@ -112,7 +112,7 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
-/// What the writing connection may do, checked once, when a statement is compiled: add to a log, move its head, keep leases.
+/// What the writing connection may do, checked once, when a statement is compiled: insert into a log, move its head, keep leases.
 /// The file's triggers check every row of all other connections, which costs as much as inserting it.
 fn permits(context: AuthContext<'_>) -> Authorization {
     let is_permitted = match context.action {
@@ -191,7 +191,7 @@ impl SqliteTransaction<'_> {
         self.row(head, &mut self.prepare(&sql)?, values)
     }
 
-    /// The newest event of an execution: an attempt never goes down (R9), and within one the last place wins.
+    /// The newest event of an execution: an attempt never goes down (R9), and within one the last place is the newest.
     fn last_event(&self, head: &Head, execution: &ExecutionKey) -> Result<Option<EntryRow>, LedgerError> {
         let of = "log = ?1 AND execution = ?2 AND robot = ?3 AND attempt IS NOT NULL";
         let sql = format!(

@@ -17,7 +17,7 @@ use tokio_postgres::{Error, NoTls, Row};
 
 /// Where Debian puts the versions of PostgreSQL.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// The user that Debian's package makes.
+/// The user that Debian's package creates.
 const USER: &str = "postgres";
 
 pub struct Server {
@@ -26,23 +26,23 @@ pub struct Server {
     process: Option<Child>,
     databases: AtomicUsize,
     is_durable: bool,
-    /// The port it is reached at over the network, if it is.
+    /// The port at which it is reached over the network, if it is.
     port: Option<u16>,
     is_encrypted: bool,
 }
 
 impl Server {
-    /// Makes a new cluster and starts it. It waits for no disk, for tests that kill nothing.
+    /// Creates a new cluster and starts it. It waits for no disk, for tests that kill nothing.
     pub fn start() -> Server {
         Server::start_with(false, None)
     }
 
-    /// Makes a new cluster as one would run it in earnest, and starts it.
+    /// Creates a new cluster with production settings, and starts it.
     pub fn start_durable() -> Server {
         Server::start_with(true, None)
     }
 
-    /// Makes a new cluster that is reached at 127.0.0.1 as well, encrypted, with a certificate for that address signed by
+    /// Creates a new cluster that is reached at 127.0.0.1 as well, encrypted, with a certificate for that address signed by
     /// the authority in [`Server::authority`].
     pub fn start_encrypted() -> Server {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -119,7 +119,7 @@ impl Server {
         self.folder.path().join("data")
     }
 
-    /// Where a program of this version of PostgreSQL is.
+    /// The path of a program of this version of PostgreSQL.
     pub fn program_path(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
@@ -137,7 +137,7 @@ impl Server {
         command
     }
 
-    /// Starts the server, after a kill as well, and waits until it answers.
+    /// Starts the server, also after a kill, and waits until it answers.
     pub fn run(&mut self) {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
@@ -173,7 +173,7 @@ impl Server {
         panic!("the server does not answer: {}", fs::read_to_string(self.folder.path().join("log")).unwrap());
     }
 
-    /// Ends the server as a power cut would, without a word to anyone.
+    /// Ends the server as a power failure would, without any message.
     pub fn kill(&mut self) {
         self.signal("-KILL");
         // The other processes of a killed server end by themselves; a new one refuses to start before that.
@@ -276,12 +276,12 @@ impl Drop for Client {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody needs what is in it any more, so it need not be written out first.
+        // Its data is no longer needed, so it need not be flushed first.
         self.signal("-QUIT");
     }
 }
 
-/// Makes a certificate that can sign others, and its key.
+/// Creates a certificate that can sign others, and its key.
 pub fn make_authority(certificate: &Path, key: &Path) {
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);

@@ -1,4 +1,4 @@
-//! Accepted requests: durable from the answer on, one per execution, gone with their outcome, and worked on by one at a time.
+//! Accepted requests: durable from the answer on, one per execution, removed with their outcome, and worked on by one at a time.
 
 use super::{Case, Fixture, append_one, entry, local, tenant};
 use crealeph_contracts::digest::Blake3;
@@ -108,7 +108,7 @@ fn settled(fixture: &dyn Fixture) {
     accept(&ledger, "e");
     accept(&ledger, "f");
     let lease = hold(&ledger, "e", LONG);
-    // What is refused leaves request and lease as they were.
+    // A refused append leaves request and lease as they were.
     let refused = vec![(None, entry("signal", r#"{"n":1}"#, r#""key":"taken""#))];
     let refused = ledger.append_outcome(&local(), &named("e"), Some(&lease), refused);
     assert!(matches!(refused, Err(AppendError::Refused { .. })), "{refused:?}");
@@ -118,7 +118,7 @@ fn settled(fixture: &dyn Fixture) {
     assert!(written[0].seq > first.seq);
     assert_eq!(open(&ledger), ["f"]);
     assert_eq!(ledger.lease_holder(&local(), lease.name()).unwrap(), None);
-    // Without a lease as well, and where there is no request at all.
+    // Also without a lease, and without a request.
     for _ in 0..2 {
         let outcome = vec![(None, entry("signal", "{}", ""))];
         ledger.append_outcome(&local(), &named("f"), None, outcome).unwrap();
@@ -161,7 +161,7 @@ fn found(fixture: &dyn Fixture) {
     let second = ledger.waiting_request(&local(), Some(first.number)).unwrap().unwrap().request;
     assert_eq!(second.name, named("a"));
     assert_eq!(ledger.waiting_request(&local(), Some(second.number)).unwrap(), None);
-    // What someone works on does not wait, until that ends.
+    // A request that a process works on does not wait, until that ends.
     let lease = hold(&ledger, "b", LONG);
     assert_eq!(ledger.waiting_request(&local(), None).unwrap().unwrap().request.name, named("a"));
     assert_eq!(ledger.take_up_request(&local(), &first).unwrap(), Some(1));
@@ -228,7 +228,7 @@ fn kept(fixture: &dyn Fixture) {
     assert_eq!(ledger.tenant_with_work(None, Millis::new(at.get() + 1)).unwrap(), Some(local()));
     ledger.sweep_requests(&local(), at).unwrap();
     assert!(ledger.accepted_request(&local(), &named("e")).unwrap().is_some(), "its time is not over");
-    // Nothing is recorded of it, so it may be asked for again, and what comes late of the first changes nothing.
+    // Nothing is recorded of it, so it may be sent again, and late results of the first change nothing.
     let second = accept(&ledger, "e");
     ledger.end_request(&local(), &first, None).unwrap();
     assert_eq!(open(&ledger), ["e"]);
@@ -277,7 +277,7 @@ fn processes(fixture: &dyn Fixture) {
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!(enter(&other, &new, false), Membership::Member);
     assert_eq!(enter(&ledger, &first, false), Membership::Other(Box::new(new.clone())));
-    // One that replaces the others enters at once, and they learn of it.
+    // One that replaces the others registers at once, and they learn of it.
     assert_eq!(enter(&ledger, &first, true), Membership::Member);
     assert_eq!(enter(&ledger, &first, false), Membership::Member, "it stays");
     assert_eq!(enter(&other, &new, false), Membership::Other(Box::new(first)));

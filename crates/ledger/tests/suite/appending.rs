@@ -1,4 +1,4 @@
-//! What enters the ledger and what does not: atomic batches, identities, lineage, execution events, the clock, bounds.
+//! What the ledger accepts and what not: atomic batches, identities, lineage, execution events, the clock, limits.
 
 use super::{Case, Fixture, Hands, append, append_one, draft, entry, event, local, tenant};
 use crealeph_contracts::scalar::{LedgerId, RobotId};
@@ -103,7 +103,7 @@ fn keys(fixture: &dyn Fixture) {
     }
     let both = append(&ledger, vec![entry("a", "{}", r#""key":"n""#), entry("a", "{}", r#""key":"n""#)]);
     assert_eq!((both[0].id == both[1].id, both[0].is_repeat, both[1].is_repeat), (true, false, true));
-    // Keys are the tenant's own.
+    // Keys belong to a tenant.
     let other = ledger.append(&tenant("other"), vec![entry("a", "{}", r#""key":"k""#)]).unwrap();
     assert!(!other[0].is_repeat);
     // Without a key nothing is a repeat.
@@ -154,7 +154,7 @@ fn unknown_lineage(fixture: &dyn Fixture) {
 const NOW: &str = "2030-01-01T00:00:00.000Z";
 const NOW_MILLIS: i64 = 1_893_456_000_000;
 
-/// A ledger whose clock stands still, with one signal.
+/// A ledger whose clock is stopped, with one signal.
 fn with_signal(place: &super::Place) -> (Ledger, LedgerId) {
     let options = LedgerOptions { clock: Hands::at(NOW_MILLIS).clock(), ..place.options() };
     let ledger = Ledger::init(&place.location, options).unwrap();
@@ -214,7 +214,7 @@ fn transitions(fixture: &dyn Fixture) {
     assert_eq!(refusal(&ledger, vec![step("e", "planned", 2)]).1.code(), "attempt_not_increased");
     append(&ledger, vec![step("e", "running", 3), step("e", "succeeded", 3)]);
     assert_eq!(refusal(&ledger, vec![step("e", "running", 4)]).1.code(), "illegal_transition");
-    // Another execution, or another robot's of the same name, starts afresh.
+    // Another execution, or another robot's of the same name, starts from the beginning.
     append_one(&ledger, step("f", "cancelled", 9));
 }
 
@@ -272,7 +272,7 @@ fn clock(fixture: &dyn Fixture) {
     assert_eq!(other[0].created_at.get(), 1_500);
 }
 
-/// A clock that was wrong once: what it dated can be read, and nothing more is dated by it.
+/// A clock that was once wrong: the entry it dated can be read, and no other entry is dated by it.
 fn wrong_clock(fixture: &dyn Fixture) {
     const YEAR: i64 = 31_536_000_000;
     let place = fixture.place();
@@ -296,7 +296,7 @@ fn wrong_clock(fixture: &dyn Fixture) {
     assert!(append_one(&ledger, keyed()).is_repeat, "what was acknowledged is acknowledged again");
     hands.set(56 * YEAR);
     ledger.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
-    // What it dated is judged by the true time, and is in the future; a newest entry a little ahead is not.
+    // The entry is judged by the true time, and is in the future; a newest entry slightly ahead is not.
     let (robot, rules) = (RobotId::parse("r").unwrap(), CoherenceRules::default());
     let judged = |millis| {
         hands.set(millis);
@@ -304,7 +304,7 @@ fn wrong_clock(fixture: &dyn Fixture) {
         read.unwrap().unwrap().1.now.get()
     };
     assert_eq!((judged(56 * YEAR), judged(80 * YEAR - 9)), (56 * YEAR, 80 * YEAR));
-    // Neither does it come back in by an import, unless someone says so.
+    // It cannot be imported again either, unless the limit is raised.
     let mut export = Vec::new();
     ledger.export(&local(), &mut export).unwrap().unwrap();
     hands.set(56 * YEAR);

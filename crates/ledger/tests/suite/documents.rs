@@ -1,4 +1,4 @@
-//! Nothing is taken that cannot be read back (R3), only CreAleph writes what is believed, and a log's rules begin at a
+//! Nothing is accepted that cannot be read back (R3), only CreAleph writes trusted entries, and a log's rules begin at a
 //! place in it.
 
 use super::{Case, Fixture, Place, append, append_one, draft, entry, local};
@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ("a snapshot holds so many bytes of payloads", snapshot_bytes),
 ];
 
-/// A ledger at [`NOW`], which takes what is dated then.
+/// A ledger at [`NOW`], which accepts entries dated then.
 fn init(place: &Place) -> Ledger {
     let clock = super::Hands::at(1_893_456_000_000).clock();
     Ledger::init(&place.location, LedgerOptions { clock, ..place.options() }).unwrap()
@@ -39,7 +39,7 @@ fn nested(depth: usize) -> String {
     format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth))
 }
 
-/// The log as lines, once they were taken in elsewhere and came out the same.
+/// The log as lines, after they were imported elsewhere and came out the same.
 fn moved(fixture: &dyn Fixture, ledger: &Ledger) -> Vec<String> {
     let mut lines = Vec::new();
     ledger.export(&local(), &mut lines).unwrap().unwrap();
@@ -107,7 +107,7 @@ fn sizes(fixture: &dyn Fixture) {
         };
         assert_eq!(found, what);
     }
-    // The longest of everything that an entry names.
+    // The longest value of everything that an entry names.
     let long = "\"".repeat(256).replace('"', "\\\"");
     let key = "k".repeat(256);
     let longest = format!(
@@ -117,7 +117,7 @@ fn sizes(fixture: &dyn Fixture) {
     let second = append_one(&ledger, sized(8));
     let on = format!(r#""lineage":{{"dependsOnLedgerIds":["{}","{}"]}}"#, first.id, second.id);
     append_one(&ledger, entry("a", "{}", &on));
-    // Bounds are those of the ledger that takes entries, so this one is moved to one with bounds as wide.
+    // Limits are those of the ledger that accepts entries, so this one is moved to one with limits as wide.
     let lines = moved(fixture, &ledger);
     assert_eq!(lines.len(), 7);
 }
@@ -214,7 +214,7 @@ fn gate(fixture: &dyn Fixture) {
     }
 }
 
-/// The lines of an export of a log that an older program wrote.
+/// The lines of an export of a log that an older version wrote.
 fn older_log(drafts: Vec<Draft>) -> String {
     let mut lines = vec![
         r#"{"format":"crealeph-ledger-export-v1","origin":"crealeph-log/00112233445566778899aabbccddeeff","tenantId":"local"}"#
@@ -257,7 +257,7 @@ fn marker(fixture: &dyn Fixture) {
     ledger.import(&mut older.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(kinds(&ledger), ["signal", "execution_event", "task"], "an import adds nothing");
 
-    // A repeat of what was recorded before is still a repeat; what is new is judged by the second rules.
+    // A repeat of an earlier entry is still a repeat; new entries are judged by the second rules.
     let again = append_one(&ledger, legacy());
     assert!(again.is_repeat && again.seq.get() == 2);
     let another = other_event("partial", false, "planned", "", &signal);
@@ -292,7 +292,7 @@ fn marker(fixture: &dyn Fixture) {
     assert_eq!(kinds(&ledger), ["signal"], "a new log needs no marker");
 }
 
-/// An older program stored an entry whose payload was too deep for it without any; it cannot be repaired, only kept.
+/// An older version stored an entry whose payload was too deep for it without one; it cannot be repaired, only kept.
 fn lost_payload(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = init(&place);
@@ -310,24 +310,24 @@ fn lost_payload(fixture: &dyn Fixture) {
     let changed = older.replace("\"payload\":,", "\"payload\":{},");
     let elsewhere = fixture.place();
     let error = init(&elsewhere).import(&mut changed.as_bytes()).unwrap_err().to_string();
-    assert!(error.contains("entry 2 is not what its leaf hash says"), "{error}");
-    // The whole log of an earlier program, with entries that it took and could not read.
+    assert!(error.contains("entry 2 does not match its leaf hash"), "{error}");
+    // The whole log of an earlier version, with entries that it accepted and could not read.
     let older = include_str!("../older/too-deep.jsonl");
     let place = fixture.place();
     let ledger = init(&place);
     assert_eq!(ledger.import(&mut older.as_bytes()).unwrap().entries, 22);
-    // The first line says by now how many entries there are.
+    // The first line now says how many entries there are.
     assert!(moved(fixture, &ledger).iter().skip(1).eq(older.lines().skip(1)), "an entry became another");
 }
 
-/// Tasks and playbooks beyond the bound are listed by id, newest first, and the snapshot says how many.
+/// Tasks and playbooks beyond the limit are listed by id, newest first, and the snapshot says how many.
 fn snapshot_bytes(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = init(&place);
     let sized =
         |kind: &str, bytes: usize| entry(kind, &format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8)), "");
     append_one(&ledger, sized("signal", 1_000));
-    // The largest do not come along with their places on a server that is far away.
+    // The largest are not read with their places from a server that is far away.
     for (kind, bytes) in
         [("task", 80_000), ("playbook", 90_000), ("task", 70_000), ("playbook", 300), ("task", 200)]
     {

@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Long enough for any machine.
 const LONG: Duration = Duration::from_secs(3_600);
-/// Over before anyone can ask twice; what follows waits until it really is.
+/// Expired before anyone can ask twice; later steps wait until it really is.
 const SHORT: Duration = Duration::from_millis(20);
 /// A guard against waiting forever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ fn held(ledger: &Ledger, by: &str) -> LeaseHolder {
     }
 }
 
-/// Asks until the lease is free.
+/// Requests the lease until it is free.
 fn take_in_the_end(ledger: &Ledger, holder: &str) -> Lease {
     let mut watch = ledger.watch(&local());
     let start = Instant::now();
@@ -161,7 +161,7 @@ fn expiry(fixture: &dyn Fixture) {
     let late = ledger.append_and_release(&dead, own(vec![entry("a", "{}", r#""key":"late""#)]));
     assert!(is_lost(&appended_under(late), None));
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 1, "what came late is not there");
-    // An expired lease that nobody took is still its holder's.
+    // An expired lease that no one took still belongs to its holder.
     let slow = take(&ledger, "slow", SHORT);
     let start = Instant::now();
     while ledger.lease_holder(&local(), &name("work")).unwrap().is_some() && start.elapsed() < PATIENCE {
@@ -249,7 +249,7 @@ fn tenants(fixture: &dyn Fixture) {
     assert_eq!(held(&ledger, "x").token, lease.token());
 }
 
-/// What a Builder does with identical requests in several processes: the record is the answer, whichever holds the lease
+/// What a Builder does with identical requests in several processes: the record is the answer, the holder of the lease
 /// makes it, everyone else waits. Returns the record's id.
 fn ask(place: &Place, who: usize, done: &AtomicUsize) -> LedgerId {
     let ledger = place.open();

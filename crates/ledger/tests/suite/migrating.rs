@@ -1,4 +1,4 @@
-//! A ledger of the program before this version of the schema: what can be read of it, and how it is migrated, killed
+//! A ledger of the version before this version of the schema: what can be read of it, and how it is migrated, killed
 //! at any moment or not.
 
 use super::reading::{fresh, varied};
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[
     ("what an older program appends during a migration is filled in", meanwhile),
 ];
 
-/// The columns of an entry after those that say its place, as the program before this version of the schema wrote them.
+/// The columns of an entry after those of its place, as the version before this version of the schema wrote them.
 const OLDER_COLUMNS: &str = "id, robot, module, source, kind, state, created_at, observed_at, key, execution, attempt, \
     rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, reach_benchmark, reach_playbook, depends_on, payload";
 
@@ -107,7 +107,7 @@ fn interrupted(fixture: &dyn Fixture) {
     }
     drop(ledger);
     fixture.execute(&place, fixture.older()).unwrap();
-    // A kill between two transactions; one inside of one leaves what was before it.
+    // A kill between two transactions; one inside a transaction leaves the state before it.
     let killed = std::panic::catch_unwind(|| {
         Ledger::migrate(&place.location, &place.options(), |progress| {
             assert!(progress.done < 4_000, "killed");
@@ -126,7 +126,7 @@ fn interrupted(fixture: &dyn Fixture) {
     append_one(&ledger, entry("signal", "{}", ""));
 }
 
-/// An older program appends between two transactions of the migration, with the statements and the rights that it has.
+/// An older version appends between two transactions of the migration, with the statements and the privileges that it has.
 fn meanwhile(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = place.init();

@@ -19,7 +19,7 @@ use crealeph_ledger::{AppendedEntry, Clock, Ledger, LedgerOptions, Location, Mil
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// One thing every backend must do.
+/// One requirement for every backend.
 pub(crate) type Case = (&'static str, fn(&dyn Fixture));
 
 /// Every case.
@@ -50,17 +50,17 @@ pub(crate) fn run(fixture: &dyn Fixture) {
 pub(crate) trait Fixture: Sync {
     /// A place without a ledger.
     fn place(&self) -> Place;
-    /// Runs statements on a place's own database, past the program.
+    /// Runs statements on a place's own database, bypassing the program.
     fn execute(&self, place: &Place, sql: &str) -> Result<(), String>;
-    /// The statements that make a ledger what a program left that filled in less.
+    /// The statements that turn a ledger into one of a version that filled in less.
     fn older(&self) -> &'static str;
-    /// The statements that make a ledger one of the version before this one.
+    /// The statements that turn a ledger into one of the version before this one.
     fn previous(&self) -> &'static str;
-    /// The statements that make a ledger one of the version right before this one.
+    /// The statements that turn a ledger into one of the version right before this one.
     fn before(&self) -> &'static str;
     /// Runs statements that no trigger refuses.
     fn tamper(&self, place: &Place, sql: &str) -> Result<(), String>;
-    /// What tells entries apart in the tables.
+    /// The columns that identify entries in the tables.
     fn columns(&self) -> Columns;
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Columns {
     /// The sequence number of an entry, and that of an edge's child.
     pub(crate) seq: &'static str,
     pub(crate) child: &'static str,
-    /// What makes a connection one of the program before this version of the schema.
+    /// The setting that makes a connection one of the version before this version of the schema.
     pub(crate) older_login: &'static str,
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn event(
         "cancelled" => r#","cancelReason":"x""#,
         _ => "",
     };
-    // By the gate a coherent execution succeeds as a dry run alone (§5).
+    // By the gate a coherent execution succeeds only as a dry run (§5).
     let dry_run = state == "succeeded";
     draft(&format!(
         r#"{{"robotId":"r","module":"agent-builder","source":"agent-builder","type":"execution_event","state":"{state}",

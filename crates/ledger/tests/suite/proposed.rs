@@ -1,5 +1,5 @@
-//! For CreAleph's own entries: ids that are made before the entry is written, what nobody else may write, and facts with
-//! the place they were read at.
+//! For CreAleph's own entries: ids that are created before the entry is written, entries that no one else may write, and facts with
+//! the place at which they were read.
 
 use super::{Case, Fixture, append_one, entry, event, local};
 use crealeph_contracts::scalar::RobotId;
@@ -91,7 +91,7 @@ fn reserved(fixture: &dyn Fixture) {
         }
         ledger.append_as(&local(), vec![(None, forged)]).unwrap();
     }
-    // Events are anyone's to write, judged by their contract, and so are keys that only look alike.
+    // Anyone may write events, judged by their contract, and keys that only look alike.
     let at = signal.created_at.to_string();
     append_one(&ledger, event("e", "planned", 1, &at, &[&signal.id], ""));
     append_one(&ledger, entry("signal", "{}", r#""key":"reviews:x""#));

@@ -92,7 +92,7 @@ fn transfer(fixture: &dyn Fixture) {
     let source = from.init();
     let original = sample(&source);
     let target = to.init();
-    // Cut off in the middle of a line, it says so and keeps whole batches; run again, it goes on.
+    // Cut off in the middle of a line, it says so and keeps whole batches; run again, it resumes.
     let cut = original.len() * 2 / 3;
     assert!(matches!(target.import(&mut &original[..cut]), Err(LedgerError::BadExport { .. })));
     assert!(target.last_seq(&local()).unwrap().get() < 553);
@@ -101,7 +101,7 @@ fn transfer(fixture: &dyn Fixture) {
     assert_eq!(export(&target), original);
     assert_eq!(target.audit(&local()).unwrap(), None);
     assert_eq!(target.import(&mut original.as_slice()).unwrap().repeats, 553);
-    // It is the same log, and goes on as one.
+    // It is the same log, and continues as one.
     assert_eq!(append_one(&target, entry("signal", "{}", r#""key":"s""#)).seq.get(), 301);
     assert_eq!(append_one(&target, entry("signal", "{}", "")).seq.get(), 554);
     assert!(matches!(source.import(&mut export(&target).as_slice()), Ok(imported) if imported.entries == 1));

@@ -1,4 +1,4 @@
-//! What is read: lists against a plain filter, lineage, the facts of a snapshot against their definition, watching.
+//! Reads: lists against a plain filter, lineage, the facts of a snapshot against their definition, watching.
 
 use super::{Case, Dice, Fixture, Hands, append, append_one, draft, entry, event, local};
 use crealeph_contracts::Entry;
@@ -31,7 +31,7 @@ fn robot(text: &str) -> RobotId {
     RobotId::parse(text).unwrap()
 }
 
-/// Some hundred entries of two robots over a while, each resting on some before it.
+/// Some hundred entries of two robots over a while, each depending on some before it.
 pub(super) fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<StoredEntry> {
     let mut dice = Dice::new(seed);
     let mut ids: Vec<LedgerId> = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) ->
             }
         }
         let execution = if dice.below(5) == 0 { r#","executionId":"e""# } else { "" };
-        // Some things were true a while before they came, some of them at the same time, some long before any clock.
+        // Some were true a while before they came, some of them at the same time, some long before any clock.
         let observed = match dice.below(6) {
             0 => r#""observedAt":"1492-10-12T02:00:00.000000001Z","#.to_owned(),
             1 => format!(r#""observedAt":"1970-01-01T00:16:39.{:09}Z","#, dice.below(5)),
@@ -147,7 +147,7 @@ fn bounded_pages(fixture: &dyn Fixture) {
     assert_eq!(walk(&ledger, &filter, Order::NewestFirst, 5).len(), 2);
 }
 
-/// With a bound of ten entries looked at, sixty are as many as a million.
+/// With a limit of ten entries read, sixty are as many as a million.
 // holds: invariant 18
 fn long_log(fixture: &dyn Fixture) {
     let place = fixture.place();
@@ -331,7 +331,7 @@ fn lineage(fixture: &dyn Fixture) {
     assert_eq!(ledger.lineage(&local(), &a, Direction::Up, 65).unwrap_err().code(), "ledger_limit");
 }
 
-/// What the ledger reads off its indexes must be what the definition gathers from the whole list.
+/// The facts that the ledger reads from its indexes must be those that the definition gathers from the whole list.
 fn facts(fixture: &dyn Fixture) {
     let place = fixture.place();
     let (ledger, hands) = fresh(&place);
@@ -364,7 +364,7 @@ fn facts(fixture: &dyn Fixture) {
                 let expected = SnapshotFacts::from_entries(&entries, &question, rules);
                 let found = ledger.facts(&local(), &robot_id, at, rules).unwrap().unwrap();
                 assert_eq!(found, expected, "{robot_id} at {at:?}");
-                // As records of before knew it: up to a place, by arrival.
+                // As records of earlier versions knew it: up to a place, by arrival.
                 question.derivation = Derivation::Arrival;
                 let up_to =
                     entries.iter().rfind(|entry| at.is_none_or(|at| entry.created_at.instant() <= at));
@@ -390,11 +390,11 @@ fn watch(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = place.init();
     let mut ours = ledger.watch(&local());
-    // A new follower is woken once, for what others wrote before it listened.
+    // A new follower is woken once, for writes of others before it listened.
     while ours.wait(Duration::from_millis(500)) {}
     append_one(&ledger, entry("a", "{}", ""));
     assert!(ours.wait(Duration::from_secs(60)));
-    // Another handle stands for another process: it shares nothing with this one but the database.
+    // Another handle acts as another process: it shares nothing with this one except the database.
     let other = place.open();
     let mut theirs = other.watch(&local());
     while theirs.wait(Duration::from_millis(500)) {}

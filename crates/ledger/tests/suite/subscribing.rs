@@ -1,4 +1,4 @@
-//! What is stored beside the log for those who follow it, and who appended an entry.
+//! Data stored next to the log for those who follow it, and who appended an entry.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn actors(fixture: &dyn Fixture) {
     assert_eq!(text.matches(r#"{"actor":"key:a","createdAt""#).count(), 1);
     assert_eq!(text.matches("actor").count(), 1, "an entry without one is as it always was");
 
-    // It goes along to another ledger, and the leaf covers it.
+    // It is exported to another ledger, and the leaf covers it.
     let elsewhere = fixture.place();
     let copy = elsewhere.init();
     copy.import(&mut exported.as_slice()).unwrap();

@@ -180,7 +180,7 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
         let _ = answer(
             &client,
             "400 Bad Request",
-            "the sandbox's proxy takes CONNECT host:port and http:// requests",
+            "the sandbox's proxy accepts CONNECT host:port and http:// requests",
         );
         return;
     };

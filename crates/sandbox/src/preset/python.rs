@@ -101,7 +101,7 @@ impl Machine {
                 SandboxError::InvalidSpec {
                     what: format!(
                         "`{}` leads to `{}`, which is in none of the folders that interpreters are installed in; \
-                         make the environment again with an installed interpreter, or grant that folder with `read`",
+                         recreate the environment with an installed interpreter, or grant that folder with `read`",
                         python.display(),
                         link.display()
                     ),

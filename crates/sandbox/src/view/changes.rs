@@ -105,7 +105,8 @@ impl ReadError {
             Self::Io(source) => SandboxError::Path { action: "read the view of", path: lower.into(), source },
             Self::Bound(what) => SandboxError::ViewBound { path: lower.into(), what },
             Self::Stopped => {
-                let what = "the time for reading it is over; leave less, or raise the run's time".to_owned();
+                let what = "the time limit for reading it was reached; leave less, or raise the run's time"
+                    .to_owned();
                 SandboxError::ViewBound { path: lower.into(), what }
             }
         }

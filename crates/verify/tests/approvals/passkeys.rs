@@ -141,9 +141,9 @@ fn each_forgery_of_an_assertion_is_named() {
             Page { origin: "https://team.example.evil", ..page.clone() },
             5,
             5,
-            "the page that asked was of `https://team.example.evil`",
+            "the page that asked is at `https://team.example.evil`",
         ),
-        (Page { origin: "http://team.example", ..page.clone() }, 5, 5, "the page that asked was of"),
+        (Page { origin: "http://team.example", ..page.clone() }, 5, 5, "the page that asked is at"),
         (
             Page { relying_party: "evil.example", ..page.clone() },
             5,
@@ -156,7 +156,7 @@ fn each_forgery_of_an_assertion_is_named() {
         (client_data(json!({ "crossOrigin": "no" })), 5, 5, "neither true nor false"),
         (client_data(json!({ "type": "webauthn.create" })), 5, 5, "asked for `webauthn.create`"),
         (client_data(json!({ "origin": 1 })), 5, 5, "no `origin`"),
-        (page.clone(), 0x04, 5, "nobody touched"),
+        (page.clone(), 0x04, 5, "no one touched"),
         (page.clone(), 0x01, 5, "no PIN, face or finger"),
         (page.clone(), 0x15, 5, "backed up and cannot be"),
         (page.clone(), 5, 4, "signature count 4 after 4"),
@@ -185,7 +185,7 @@ fn each_forgery_of_an_assertion_is_named() {
     assert_refused(log.verdict(renamed, 3), FindingKind::Forged, "another passkey");
     let mut eves = Authenticator::es256("ben-1");
     eves.counter = 5;
-    assert_refused(log.verdict(eves.prove(&page, &statement), 3), FindingKind::Forged, "does not fit");
+    assert_refused(log.verdict(eves.prove(&page, &statement), 3), FindingKind::Forged, "does not match");
     // A signature of an SSH key stands for no passkey, nor the other way round.
     let ssh = Signer::new("ben", 2).sign("crealeph-verdict", &statement);
     assert_refused(log.verdict(ssh, 3), FindingKind::Invalid, "kind `ssh`");
@@ -208,7 +208,7 @@ fn a_passkey_signs_nothing_that_admins_sign() {
     let asked = challenge(&canonical(&statement));
     let payload = authenticator.prove(&Page::new(SITE, PARTY, &asked), &statement);
     let judged = log.add("person_invitation", payload, &format!("crealeph:nonce:{}", nonce(3)));
-    assert_refused(judged, FindingKind::Invalid, "needs an SSH key");
+    assert_refused(judged, FindingKind::Invalid, "need an SSH key");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn each_forgery_of_an_enrolment_is_named() {
             ),
             "another statement",
         ),
-        (flagged(0x04), "nobody touched"),
+        (flagged(0x04), "no one touched"),
         (flagged(0x01), "no PIN, face or finger"),
         (with(&good, &json!({ "keyId": eves.key_id() })), "names another passkey"),
         (with(&good, &json!({ "publicKey": encoded(&eves.public_key()) })), "names another passkey"),
@@ -310,7 +310,7 @@ fn a_sign_in_needs_a_recent_answer_of_an_enrolled_passkey_at_its_origin() {
         (elsewhere(json!({ "tenantId": "u" })), SITE, now, "another tenant"),
         (elsewhere(json!({ "logOrigin": "crealeph-log/2-01" })), SITE, now, "another log"),
         (elsewhere(json!({ "origin": "https://evil.example" })), SITE, now, "another origin"),
-        (statement.clone(), "https://evil.example", now, "the page that asked was of"),
+        (statement.clone(), "https://evil.example", now, "the page that asked is at"),
     ] {
         let why = sign_in(&log, &statement, &authenticator, site, now).unwrap_err();
         assert!(why.contains(said), "{why}");

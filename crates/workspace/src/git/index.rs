@@ -29,11 +29,11 @@ pub(super) struct Link {
 }
 
 pub(super) fn parse(bytes: &[u8], digest_bytes: usize) -> Result<Index, &'static str> {
-    let body_bytes = bytes.len().checked_sub(digest_bytes).ok_or("it is cut short")?;
+    let body_bytes = bytes.len().checked_sub(digest_bytes).ok_or("it is truncated")?;
     let body = bytes.get(..body_bytes).unwrap_or_default();
     let mut reader = Reader { rest: body };
     if reader.take(4)? != b"DIRC" {
-        return Err("it does not start as one");
+        return Err("it does not start like an index");
     }
     let version = reader.number()?;
     if !(2..=4).contains(&version) {
@@ -54,18 +54,18 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or("it is cut short")?;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or("it is truncated")?;
         self.rest = rest;
         Ok(taken)
     }
 
     fn number(&mut self) -> Result<u32, &'static str> {
-        let bytes = self.take(4)?.try_into().map_err(|_| "it is cut short")?;
+        let bytes = self.take(4)?.try_into().map_err(|_| "it is truncated")?;
         Ok(u32::from_be_bytes(bytes))
     }
 
     fn short(&mut self) -> Result<u16, &'static str> {
-        let bytes = self.take(2)?.try_into().map_err(|_| "it is cut short")?;
+        let bytes = self.take(2)?.try_into().map_err(|_| "it is truncated")?;
         Ok(u16::from_be_bytes(bytes))
     }
 
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
     fn offset(&mut self) -> Result<usize, &'static str> {
         let mut value = 0_usize;
         for step in 0..5 {
-            let [byte] = *self.take(1)? else { return Err("it is cut short") };
+            let [byte] = *self.take(1)? else { return Err("it is truncated") };
             if step > 0 {
                 value += 1;
             }
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
                     let deleted = if inner.rest.is_empty() {
                         BTreeSet::new()
                     } else {
-                        bitmap::read(inner.rest).ok_or("its bitmap does not add up")?.0
+                        bitmap::read(inner.rest).ok_or("its bitmap is inconsistent")?.0
                     };
                     // An index that builds on none names it with zeros.
                     if shared.iter().any(|byte| *byte != 0) {
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
                 }
                 b"sdir" => {}
                 [first, ..] if first.is_ascii_uppercase() => {}
-                _ => return Err("it holds an extension that is not understood"),
+                _ => return Err("it has an extension that is not supported"),
             }
         }
         Ok(link)

@@ -158,7 +158,7 @@ fn entries(git: &GitRepository) -> Result<Paths, GitError> {
     let Some(link) = parsed.link else { return Ok(parsed.paths) };
     let name: String = link.shared.iter().map(|byte| format!("{byte:02x}")).collect();
     let shared_path = git.own.join(format!("sharedindex.{name}"));
-    let missing = GitError::Index { path: path.clone(), what: "the shared index it names is not there" };
+    let missing = GitError::Index { path: path.clone(), what: "the shared index it names does not exist" };
     let shared_bytes = whole_file(&shared_path, MAX_INDEX_BYTES)?.ok_or(missing)?;
     let shared = parse(&shared_path, &shared_bytes)?;
     let kept = (0_u64..).zip(shared.paths.iter()).filter(|(position, _)| !link.deleted.contains(position));

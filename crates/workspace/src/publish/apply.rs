@@ -130,7 +130,7 @@ pub(super) fn sync_targets(root: &Root, plan: &Plan) -> Result<(), PublishError>
 /// Removes the folders that the plan's deletions left empty.
 pub(super) fn remove_emptied(root: &Root, plan: &Plan) {
     for folder in &plan.emptied {
-        fault::point("before an emptied folder goes");
+        fault::point("before an emptied folder is removed");
         let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
         if let Ok(above) = root.folder(above) {
             // One that holds something stays; it is no part of the state either way.

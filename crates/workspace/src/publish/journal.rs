@@ -187,7 +187,7 @@ impl Journal {
         }
         if let Some(stage) = stage {
             let path = self.folder.join(stage.name());
-            fault::point("before the plan goes");
+            fault::point("before the plan is removed");
             fs::remove_file(&path).map_err(failed("remove", &path))?;
             sync_folder(&self.folder)?;
         }

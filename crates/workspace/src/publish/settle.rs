@@ -289,6 +289,6 @@ impl Undo<'_> {
             self.kept.push(Kept { path: step.path().to_string(), place });
             return Ok(());
         }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name to keep it under"))
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is no free name to keep it under"))
     }
 }

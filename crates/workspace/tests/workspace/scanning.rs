@@ -116,7 +116,7 @@ fn a_limit_error_says_how_to_raise_the_limit() {
     };
     assert!(said(ScanLimits { max_files: 2, ..ScanLimits::default() }).contains("limit of 2 files"));
     let deep = said(ScanLimits { max_depth: 1, ..ScanLimits::default() });
-    assert!(deep.starts_with("`d/e` goes past") && deep.ends_with("raise `max_depth`"), "{deep}");
+    assert!(deep.starts_with("`d/e` exceeds") && deep.ends_with("raise `max_depth`"), "{deep}");
     let long = said(ScanLimits { max_ignore_file_bytes: 3, ..ScanLimits::default() });
     assert!(long.contains("`.gitignore`") && long.contains("max_ignore_file_bytes"), "{long}");
 }
