@@ -44,7 +44,7 @@ pub(crate) fn start(verbosity: u8) -> Result<(), ArgumentFailure> {
         true => lines.json().with_filter(filter).boxed(),
         false => lines.with_filter(filter).boxed(),
     };
-    // It is set once, here; if it were set already, those logs would go on.
+    // It is set once, here; if it were set already, those logs would continue.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(lines));
     Ok(())
 }

@@ -39,7 +39,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Adds a text behind `first`, with the line breaks it has; its further lines stand behind a gutter, so that they
+    /// Adds a text behind `first`, with the line breaks it has; its further lines are after a gutter, so that they
     /// cannot be taken for lines of ours.
     pub(crate) fn quoted(&mut self, first: &str, text: &str) {
         let mut lines = text.lines();

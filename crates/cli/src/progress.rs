@@ -10,7 +10,7 @@ use crate::render::{cut, width};
 
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(200);
-/// The clock is read once in so many steps.
+/// The clock is read once in this many steps.
 const STEPS_PER_LOOK: u64 = 256;
 /// The widest bar, and the narrowest that says anything.
 const BAR: std::ops::RangeInclusive<usize> = 5..=30;

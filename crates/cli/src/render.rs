@@ -14,7 +14,7 @@ pub(crate) const COLUMNS: usize = 80;
 /// How much of a line is shown around the place.
 const MAX_WIDTH: usize = 70;
 
-/// Every violation with an excerpt of the document where it stands, from top to bottom.
+/// Every violation with an excerpt of the document at its position, from top to bottom.
 pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation], page: &mut Page) {
     let text = String::from_utf8_lossy(bytes);
     let (document, _) = parse(bytes, &Limits::own(usize::MAX));
@@ -92,7 +92,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|letter| letter.width().unwrap_or(0)).sum()
 }
 
-/// A text in at most so many columns; what was cut ends with `…`.
+/// A text in at most this many columns; what was cut ends with `…`.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -106,7 +106,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     text.chars().take_while(fits).chain((columns > 0).then_some('…')).collect()
 }
 
-/// A text with spaces after it, so that it takes so many columns.
+/// A text with spaces after it, so that it takes this many columns.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }

@@ -70,7 +70,7 @@ impl SigningKey {
         Err(unanswered.unwrap_or(SigningFailure::NoKey).into())
     }
 
-    /// A private key file, or the public half of a key that the agent holds or that lies beside it.
+    /// A private key file, or the public half of a key that the agent holds or that is next to it.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let bad = |reason: String| SigningFailure::BadKey { path: path.to_owned(), reason };
         let source = Source::new(Some(path.to_owned()));

@@ -120,7 +120,7 @@ fn a_bad_agent_is_told_by_clause() {
     assert!(text.contains("`led-900` is not in the input's allowedLineage"), "{text}");
     assert!(text.contains("    on: one allowed id\n"), "{text}");
     assert!(text.contains("boundary/7  kept on 1 of 1 inputs"), "{text}");
-    assert!(text.contains("1 of 2 inputs have no answer to judge further"), "{text}");
+    assert!(text.contains("1 of 2 inputs have no answer to check further"), "{text}");
 }
 
 #[test]

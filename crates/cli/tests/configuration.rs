@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const UNKNOWN: &str = "zzzzzzzzzz";
 
-/// The headings that tell of a table, and a configuration that gives it a key it does not know.
+/// The headings of a table, and a configuration that gives it a key it does not know.
 const TABLES: &[(&[&str], &str)] = &[
     (&["## Sections"], "[zzzzzzzzzz]"),
     (&["### `[ledger]`"], "[ledger]\nzzzzzzzzzz = 1"),

@@ -4,7 +4,7 @@
 //!   that opens with `<!-- sh` is run in its place too, for what a reader has and a test has not. `sh no-test` blocks,
 //!   which need what no test has (a clone over the network, a model's provider), are not run.
 //!   A command that ends with `|| echo "exit $?"` must fail.
-//! - Each `$ crealeph …` of a `console` block is run in the repository's root and prints exactly what stands below it, as text if it
+//! - Each `$ crealeph …` of a `console` block is run in the repository's root and prints exactly what is below it, as text if it
 //!   is neither piped nor asked for JSON.
 //!
 //! Filter by a document's name: `cargo test -p crealeph-cli --test docs -- docs/ledger.md`.
@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A session that hangs is ended after so many seconds.
+/// A session that hangs is ended after this many seconds.
 const HANG_SECONDS: &str = "600";
 /// Stands before the line number of each block in what a session prints.
 const MARK: char = '\u{1e}';

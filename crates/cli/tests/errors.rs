@@ -161,7 +161,7 @@ fn each_mistake_has_its_answer() {
             "crealeph execution list --state done",
             2,
             "usage",
-            "there is no such state; there are planned, running",
+            "there is no such state; the states are planned, running",
         ),
         ("crealeph ledger append request.json", 1, "invalid", "one whole object per line"),
         (
@@ -215,7 +215,7 @@ fn each_mistake_has_its_answer() {
         ),
         ("crealeph init .", 2, "taken", "exists already and nothing was written"),
         // Keys and proofs.
-        ("crealeph ledger verify --key empty", 2, "bad_key", "`empty` holds no public key"),
+        ("crealeph ledger verify --key empty", 2, "bad_key", "`empty` contains no public key"),
         ("crealeph ledger verify --key garbage", 2, "not_text", "`garbage` is not UTF-8 text"),
         ("crealeph ledger verify --key request.json", 2, "bad_key", "the public key cannot be used"),
         (
@@ -259,7 +259,7 @@ fn each_mistake_has_its_answer() {
         ("crealeph work run garbage", 1, "invalid", "`garbage` is not a valid list of work items"),
         ("crealeph work run --agent nope 'a task'", 2, "unknown_agent", "there is no agent `nope`"),
         ("crealeph work from-tasks nope", 1, "unknown_id", "execution `nope` made no task"),
-        ("crealeph work verify request.json --key empty", 2, "bad_key", "`empty` holds no public key"),
+        ("crealeph work verify request.json --key empty", 2, "bad_key", "`empty` contains no public key"),
         // The sandbox.
         (
             "crealeph sandbox run --read nosuch --json -- true",
@@ -282,7 +282,7 @@ fn each_mistake_has_its_answer() {
     let mut faults = Vec::new();
     for (line, exit, code, says) in cases {
         faults.extend(match line.contains("--json") {
-            // The flag stands before the command's own.
+            // The flag comes before the command's own.
             true => {
                 let ran = shell(folder.path(), line);
                 let error: Value = serde_json::from_str(ran.stderr.trim()).unwrap_or(Value::Null);

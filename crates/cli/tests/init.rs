@@ -1,4 +1,4 @@
-//! A newcomer's first steps: what `crealeph init` writes works as it stands, in the order it says.
+//! A newcomer's first steps: what `crealeph init` writes works as it is, in the order it says.
 
 #![cfg(test)]
 

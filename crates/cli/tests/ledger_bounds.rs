@@ -39,7 +39,7 @@ fn line(changed: &[(&str, &str)]) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// A payload of so many bytes in canonical form.
+/// A payload of this many bytes in canonical form.
 fn sized(bytes: usize) -> String {
     format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8))
 }

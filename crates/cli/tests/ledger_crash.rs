@@ -245,7 +245,7 @@ fn a_log_cut_behind_a_kept_checkpoint_is_found_out() {
     assert_eq!((finding.kind.as_str(), finding.seq), ("truncated", Some(entries + 1)), "{finding}");
 }
 
-/// Fills a small disk, then goes on when there is room again.
+/// Fills a small disk, then continues when there is room again.
 #[test]
 fn child_filler() {
     let Some((folder, _)) = place() else { return };
@@ -277,7 +277,7 @@ fn child_filler() {
 fn child_reader() {
     let Some((folder, _)) = place() else { return };
     let location = Location::File(folder.join("ledger.db"));
-    // Reading needs a file beside the ledger's that says what its write-ahead log holds, so it is refused as well.
+    // Reading needs a file next to the ledger's that says what its write-ahead log holds, so it is refused as well.
     let read = Ledger::open(&location, LedgerOptions::default()).and_then(|ledger| ledger.last_seq(&local()));
     assert!(
         matches!(&read, Err(LedgerError::ReadOnly { place, .. }) if place.contains("ledger.db")),

@@ -197,7 +197,7 @@ fn a_dump_is_restored_on_another_server_and_verified() {
             run(&url, &["export", "--tenant", tenant], "")
         );
     }
-    // It goes on as the same log.
+    // It continues as the same log.
     run(&there, &["append"], &line(300));
     run(&there, &["verify"], "");
 }

@@ -108,7 +108,7 @@ document.addEventListener('DOMContentLoaded', () => {
   if (['approve', 'reject'].includes(decision)) focusDecision(decision);
 });
 
-// Enter in the reason goes on to the button that it is for; the button asks.
+// Enter in the reason moves to the button that it is for; the button asks.
 document.addEventListener('submit', (event) => {
   const field = event.target.querySelector('input[name="signed"]');
   if (!field || !event.target.closest('.decide')) return;
@@ -174,7 +174,7 @@ document.addEventListener('keydown', (event) => {
   event.preventDefault();
 });
 
-// News: one event stream a browser. The tab that holds the lock reads it and tells the others.
+// News: one event stream a browser. The tab that holds the lock reads it and notifies the others.
 const live = main?.dataset.live;
 const bar = document.querySelector('.changed');
 let count = 0;
@@ -230,7 +230,7 @@ async function refresh() {
   }
 }
 
-// Output of a run that goes on: what came is asked for from where the last part ended, and appended. The end stays in view if it was, and
+// Output of a run in progress: what came is asked for from where the last part ended, and appended. The end stays in view if it was, and
 // nothing moves for someone who reads further up.
 const FOLLOW_MS = 1000;
 const MAX_PARTS = 4000;
@@ -330,7 +330,7 @@ function follow() {
     channel?.postMessage(news);
     announce(news);
   });
-  // The server says why: the session is over, or it stops. The page still reads, and reloading it says more.
+  // The server says why: the session has ended, or it stops. The page still reads, and reloading it says more.
   events.addEventListener('end', () => events.close());
   return new Promise(() => {});
 }

@@ -11,7 +11,7 @@ const WIDTH: u32 = 640;
 const HEIGHT: u32 = 232;
 const NODE: (u32, u32) = (132, 40);
 
-/// Where a type stands: what is observed on the left, what is made of it to the right.
+/// Where a type is placed: what is observed on the left, what is made of it to the right.
 fn place(kind: SnapshotType) -> (u32, u32) {
     match kind {
         SnapshotType::Signal => (4, 96),

@@ -16,7 +16,7 @@ pub(crate) fn line(text: &str) -> String {
     Shown::line(text).at_most(MAX_LINE_CHARS).to_string()
 }
 
-/// A sentence of ours in which names may stand in backticks.
+/// A sentence of ours in which names may be in backticks.
 pub(crate) fn words(text: &str) -> Markup {
     let parts = text.split('`').enumerate();
     html! {
@@ -132,9 +132,9 @@ pub(crate) fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// The start of an id, which tells most apart, with the whole of it on hover.
+/// The start of an id, which distinguishes most, with the whole of it on hover.
 pub(crate) fn short(id: &str) -> Markup {
-    // Ids of this program begin with a time; the end tells them apart.
+    // Ids of this program begin with a time; the end distinguishes them.
     let is_uuid = id.len() == 36 && id.bytes().filter(|byte| *byte == b'-').count() == 4;
     let shown = match id.get(..13) {
         Some(start) if is_uuid => format!("{start}…"),

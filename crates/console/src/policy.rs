@@ -24,7 +24,7 @@ pub struct BacktestPage {
     pub totals: BacktestTotals,
     /// Why it ended before the log did.
     pub cut: Option<std::borrow::Cow<'static, str>>,
-    /// Where it goes on then.
+    /// Where it continues then.
     pub next: Option<String>,
 }
 

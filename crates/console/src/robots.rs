@@ -48,7 +48,7 @@ fn row(viewer: &Viewer, robot: &RobotSummary) -> Markup {
 /// One robot with the entries that came last.
 #[derive(Clone, Debug)]
 pub struct RobotView<'r> {
-    /// How it stands.
+    /// Its state.
     pub status: &'r Status,
     /// Its newest entries.
     pub timeline: &'r EntryPage,

@@ -184,7 +184,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
                 @if story.connections_left_out > 0 { p .cut { (number(story.connections_left_out)) " more." } }
             }
         }
-        // What changed is known when it is over.
+        // What changed is known when it has ended.
         @if !is_open { section aria-labelledby="files" { h2 #files { "Files" }
             @if story.change.files.is_empty() { p { "None was changed." } } @else {
                 ul .files { @for file in &story.change.files { li { code { (line(&file.path)) } @if let Some(how) = &file.change { " " (how) } @if let (Some(added), Some(removed)) = (file.added, file.removed) { " " span .added { "+" (added) } " " span .removed { "−" (removed) } } } } }

@@ -433,7 +433,7 @@ fn find_key(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<FoundKey>, Ledg
     Ok(Some(FoundKey { grant, entry, revocation, standing }))
 }
 
-/// What an entry says of a key, if it is one of ours and about the key that it stands under.
+/// What an entry says of a key, if it is one of ours and about the key that it is stored under.
 fn access_entry(entry: &StoredEntry) -> Option<AccessEntry> {
     let content = &entry.content;
     if content.module.as_str() != ACCESS.as_str() {

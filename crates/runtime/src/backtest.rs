@@ -72,7 +72,7 @@ pub struct BacktestReport {
     /// Which bound ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cow<'static, str>>,
-    /// Where to go on, if it was cut.
+    /// Where to continue, if it was cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -82,12 +82,12 @@ pub struct BacktestReport {
 pub struct BacktestSummary {
     /// How many.
     pub totals: BacktestTotals,
-    /// Where to go on, if it was cut.
+    /// Where to continue, if it was cut.
     pub next: Option<Cursor>,
 }
 
 /// Derives recorded decisions again under other rules, oldest first, and gives each that would flip to `found`. Before each one
-/// `goes_on` is asked, with the totals so far, whether to go on.
+/// `goes_on` is asked, with the totals so far, whether to continue.
 pub fn backtest(
     ledger: &Ledger,
     tenant: &TenantId,

@@ -269,7 +269,7 @@ fn array(items: impl Iterator<Item = String>) -> String {
 /// Some items of a list, newest first, and where it continues.
 pub type NewestPage<T> = (Vec<T>, Option<Cursor>);
 
-/// Two lists as one, newest first. What lies beyond the place that one of them was read to is left for the next page.
+/// Two lists as one, newest first. What is beyond the place that one of them was read to is left for the next page.
 pub fn merged_newest<T>(
     one: NewestPage<T>,
     other: NewestPage<T>,

@@ -1,5 +1,5 @@
 //! What keys, sessions, signers and webhooks have in common: each is granted by an entry of the tenant, of no robot, under a client key that
-//! exists once, and taken back by another.
+//! exists once, and revoked by another.
 
 use crealeph_contracts::api_key::ACCESS;
 use crealeph_contracts::approval::TENANT_ROBOT;

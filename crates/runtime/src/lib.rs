@@ -1,4 +1,4 @@
-//! Carries out what was decided: calls agents across their boundary and writes what came of it. It reads the clock; it
+//! Carries out what was decided: calls agents across their boundary and writes the result. It reads the clock; it
 //! decides nothing, prints nothing and parses no arguments.
 
 pub mod access;

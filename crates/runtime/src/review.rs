@@ -18,7 +18,7 @@ const COUNTED_PAGE: usize = 100;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum VerdictError {
     /// There is no such entry.
-    #[error("the ledger holds no entry `{0}` of this tenant; find drafts with `crealeph review list`")]
+    #[error("the ledger has no entry `{0}` of this tenant; find drafts with `crealeph review list`")]
     NoEntry(LedgerId),
     /// It is not a draft that people review.
     #[error(transparent)]
@@ -32,7 +32,7 @@ pub enum VerdictError {
     #[error(transparent)]
     Records(#[from] BuildError),
     /// Someone has said otherwise already.
-    #[error("draft `{draft}` has a verdict already, entry `{existing}`; a verdict is not changed")]
+    #[error("draft `{draft}` has a verdict already, entry `{existing}`; a verdict cannot be changed")]
     Settled {
         /// The draft.
         draft: LedgerId,
@@ -134,7 +134,7 @@ fn reserved_waiting(
     Ok(count.saturating_sub(rejected.drafts_after(robot, after)))
 }
 
-/// A page of drafts that wait for a verdict, newest first, and where it goes on.
+/// A page of drafts that wait for a verdict, newest first, and where it continues.
 pub fn waiting(
     ledger: &Ledger,
     tenant: &TenantId,

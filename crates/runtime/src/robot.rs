@@ -1,4 +1,4 @@
-//! How robots stand: what is known and how old, what came last, what waits, what may run and what would help.
+//! The state of robots: what is known and how old, what came last, what waits, what may run and what would help.
 
 use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::agent_input::Coherence;
@@ -21,7 +21,7 @@ const DRAFTS_LOOKED_AT: usize = 1_000;
 /// Of how many types the last entry is shown.
 const MAX_TYPES: usize = 200;
 
-/// How a robot stands.
+/// The state of a robot.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// The tenant.
@@ -73,7 +73,7 @@ impl StatusError {
     }
 }
 
-/// Reads how a robot stands now.
+/// Reads the state of a robot now.
 ///
 /// # Errors
 /// When the ledger cannot be read.

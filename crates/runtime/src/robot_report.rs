@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::robot::{RobotSummary, Status};
 
-/// How the policy stands to an action.
+/// How the policy treats an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActionStanding {
@@ -143,7 +143,7 @@ impl RobotPage {
     }
 }
 
-/// How a robot stands, as it is shown.
+/// The state of a robot, as it is shown.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RobotStatusReport {
@@ -220,7 +220,7 @@ pub struct LatestEntry {
 pub struct ActionReport {
     /// The action.
     pub action: String,
-    /// How the policy stands to it.
+    /// How the policy treats it.
     pub is: ActionStanding,
     /// Why.
     pub reasons: Vec<ReasonReport>,

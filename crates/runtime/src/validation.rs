@@ -116,7 +116,7 @@ pub fn judge_line(line: &[u8], known: Option<ContractName>, limits: &Limits) -> 
     judge(contract, document, context.as_ref().map(Document::root), limits).map_err(|error| error.to_string())
 }
 
-/// The exact text that a `raw` member holds. Half of a surrogate pair has no UTF-8; its bytes are put where it stood,
+/// The exact text that a `raw` member holds. Half of a surrogate pair has no UTF-8; its bytes are put in its place,
 /// so that the text is judged as what it is.
 fn raw_text(json: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
     const REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();

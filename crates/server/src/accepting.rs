@@ -100,7 +100,7 @@ fn start(app: &Arc<App>, taken: TakenRun, permit: OwnedSemaphorePermit) {
     });
 }
 
-/// Waits until nothing runs any more; when the time is over, what runs is cancelled and given back.
+/// Waits until nothing runs any more; when the time has expired, what runs is cancelled and given back.
 pub(crate) async fn finish_runs(app: &App, time: Duration) {
     if timeout(time, app.all_run_permits()).await.is_err() {
         tracing::warn!("runs were still under way after {} ms", time.as_millis());

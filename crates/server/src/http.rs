@@ -194,7 +194,7 @@ fn count(app: &App, response: &Response<Body>, started: Instant) {
     }
 }
 
-/// The router adds its own list of methods beside ours.
+/// The router adds its own list of methods in addition to ours.
 fn with_allow_once(mut response: Response<Body>) -> Response<Body> {
     if let Some(allow) = response.headers().get(ALLOW).cloned() {
         response.headers_mut().insert(ALLOW, allow);

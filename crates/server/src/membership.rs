@@ -92,7 +92,7 @@ impl ProcessEntry {
 
     /// Takes the entry out; the error if it was others that ended this process.
     pub(crate) fn leave(&self) -> Result<(), ServeError> {
-        // Where this fails, its time is over soon.
+        // If this fails, it expires soon.
         let _ = self.ledger.leave_processes(&self.process);
         match self.is_replaced.load(Ordering::SeqCst) {
             true => Err(ServeError::Replaced),

@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_ledger::{Filter, Seq, StoredEntry};
 use crealeph_runtime::entries::{cloud_event, entry_json};
 
-/// What an entry takes beside its text, roughly.
+/// What an entry takes in addition to its text, roughly.
 const FRAME_BYTES: usize = 512;
 
 /// An entry as an event, and what of it decides who gets it.

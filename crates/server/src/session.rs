@@ -27,7 +27,7 @@ impl SessionCookie {
         pairs.find(|(name, _)| *name == self.name).map(|(_, token)| token).filter(|token| !token.is_empty())
     }
 
-    /// Sets it for so many seconds; 0 removes it.
+    /// Sets it for this many seconds; 0 removes it.
     pub(crate) fn set(&self, token: &str, seconds: u64) -> Option<HeaderValue> {
         let secure = if self.is_secure { "; Secure" } else { "" };
         let text =

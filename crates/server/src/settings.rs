@@ -14,9 +14,9 @@ const MAX_NAMES: usize = 64;
 /// What the server goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Names that a `Host` header may have, beside those of the address.
+    /// Names that a `Host` header may have, in addition to those of the address.
     pub hosts: Vec<String>,
-    /// Values that an `Origin` header may have, beside the server's own.
+    /// Values that an `Origin` header may have, in addition to the server's own.
     pub origins: Vec<String>,
     /// The server's certificate; without one it does not encrypt.
     pub tls: Option<TlsFiles>,

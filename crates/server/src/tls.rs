@@ -68,7 +68,7 @@ pub enum TlsError {
     Mismatch(rustls::Error),
 }
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp(u64, u64, u64, i64, i64);
 

@@ -257,7 +257,7 @@ fn what_is_another_tenants_is_as_what_is_not_there() {
         };
         assert_eq!(without_id(entry), without_id("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f"));
     }
-    // Neither counts nor sequence numbers go on from another tenant's.
+    // Neither counts nor sequence numbers continue from another tenant's.
     let first = server.post("/v1/entries", &other, DRAFT).json();
     assert_eq!(first["appended"][0]["seq"], json!(2), "the first is the key's own grant");
 }

@@ -161,7 +161,7 @@ impl Check {
     }
 }
 
-/// Checks every case, a few at a time; the findings stand in the order of the cases.
+/// Checks every case, a few at a time; the findings are in the order of the cases.
 fn check_all(
     agent: &dyn Agent,
     kit: &[Case],
@@ -248,7 +248,7 @@ fn as_page(kit: &[Case], findings: &[Vec<ConformanceFinding>]) -> Page {
     }
     let unanswered = kit.len() - by_clause(Clause::Success, kit, findings).inputs;
     if unanswered > 0 {
-        let _ = writeln!(text, "{unanswered} of {} inputs have no answer to judge further", kit.len());
+        let _ = writeln!(text, "{unanswered} of {} inputs have no answer to check further", kit.len());
     }
     text
 }

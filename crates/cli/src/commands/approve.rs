@@ -230,7 +230,7 @@ impl AskedVerdict {
         if self.decision == ApprovalDecision::Approve
             && let (Some(landed), _) = reader.land_draft(id)?
         {
-            note!("enough people had approved it already; no verdict was added");
+            note!("enough people had already approved it; no verdict was added");
             return self.report((at, reader.ledger), id, None, Some(&landed), 0, output);
         }
         let Some(signed) = self.obtain(reader, id, None)? else { return Ok(self.unsigned_verdict()) };
@@ -402,7 +402,7 @@ impl AskedVerdict {
     }
 }
 
-/// Prints what became of a verdict.
+/// Prints the outcome of a verdict.
 pub(super) fn print_recorded(
     report: &VerdictReport,
     log: &LogSource,

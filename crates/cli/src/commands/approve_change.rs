@@ -19,7 +19,7 @@ use crate::failure::{ApprovalFailure, Failure, OutputFailure};
 use crate::input::who;
 use crate::output::{Output, note};
 
-/// What became of a verdict on a change.
+/// The outcome of a verdict on a change.
 struct ChangeVerdict<'v> {
     run: &'v Uuid,
     decision: ApprovalDecision,
@@ -46,7 +46,7 @@ impl AskedVerdict {
         if let Some(work) = work.as_ref().filter(|_| decision == ApprovalDecision::Approve) {
             // The one who gave the last approval may have been interrupted before the landing, or was elsewhere.
             if let Some(decided) = settled(work, run)? {
-                note!("enough people had decided already; no verdict was added");
+                note!("enough people had already decided; no verdict was added");
                 return of(None, Some(&decided), 0).report(at, reader, output);
             }
             work.check_landable(run)?;
@@ -100,7 +100,7 @@ impl AskedVerdict {
         }
     }
 
-    /// The diff as it lies in the workspace, if it is here; only that which the record names by digest is shown.
+    /// The diff as it is in the workspace, if it is here; only that which the record names by digest is shown.
     fn diff_of(&self, run: &Uuid) -> Result<Option<String>, Failure> {
         let Some(workspace) = &self.workspace else { return Ok(None) };
         Ok(open_runs(workspace)?.diff(run).map_err(WorkError::from)?)

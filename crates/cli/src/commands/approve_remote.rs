@@ -55,7 +55,7 @@ struct ListedKey {
     revoked: bool,
 }
 
-/// What became of a verdict, and what is left to be done.
+/// The outcome of a verdict, and what is left to be done.
 #[derive(Deserialize)]
 struct RecordedDocument {
     #[serde(flatten)]

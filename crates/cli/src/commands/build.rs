@@ -199,7 +199,7 @@ fn run_here(
     Ok((answer, log))
 }
 
-/// Has a server run a request. Its answer is that of the contract; the reason is in the record, or beside the answer if there is none.
+/// Has a server run a request. Its answer is that of the contract; the reason is in the record, or next to the answer if there is none.
 fn run_there(remote: &RemoteLog, request: &[u8], rerun_of: Option<&str>) -> Result<Answer, Failure> {
     let log = LogSource::Server(remote.clone());
     let rerun_of = rerun_of.map(|word| execution_id(&log, None, word)).transpose()?;

@@ -25,7 +25,7 @@ pub(crate) const VARIABLE: &str = "CREALEPH_COMPLETE";
 const MAX_OFFERED: usize = 50;
 /// How many events are read to find executions.
 const EVENTS_READ: usize = 200;
-/// How much of a task is shown beside its run.
+/// How much of a task is shown next to its run.
 const MAX_TASK_CHARS: usize = 60;
 
 /// The side of a shell.
@@ -69,7 +69,7 @@ fn offering(command: clap::Command, parents: &[&str]) -> clap::Command {
     command.mut_subcommands(|command| offering(command, &path))
 }
 
-/// What goes on from what was typed.
+/// Completions of what was typed.
 type Names = fn(&OsStr) -> Vec<CompletionCandidate>;
 
 fn offered_for(argument: &str, path: &[&str]) -> Option<Names> {
@@ -155,7 +155,7 @@ fn people(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// The names that go on from what was typed; none if they cannot be read. One that a shell would not show as itself, or take apart, is
+/// The names that complete what was typed; none if they cannot be read. One that a shell would not show as itself, or take apart, is
 /// not offered.
 fn offered(current: &OsStr, names: impl FnOnce() -> Option<Vec<String>>) -> Vec<CompletionCandidate> {
     let is_plain =

@@ -303,7 +303,7 @@ fn clock(now: Millis, newest: Option<Millis>, skew_ms: i64) -> Finding {
                 "the clock says {now}, long before the newest entry of {newest}, so nothing can be appended"
             );
             let advice = format!(
-                "{advice}; if the clock was wrong when that entry was recorded, use another tenant, or raise `max_clock_skew_seconds` under [ledger]: new entries are then dated like the newest, and what is dated ahead is not fresh (`recency.future`)"
+                "{advice}; if the clock was wrong when that entry was recorded, use another tenant, or raise `max_clock_skew_seconds` under [ledger]: new entries are then dated like the newest, and evidence dated in the future is not fresh (`recency.future`)"
             );
             CLOCK.bad(detail, advice)
         }

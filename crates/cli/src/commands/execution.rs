@@ -127,7 +127,7 @@ impl Named {
 fn state(word: &str) -> Result<ExecutionState, String> {
     let words: Vec<&str> = ExecutionState::ALL.iter().map(|state| state.as_str()).collect();
     ExecutionState::parse(word)
-        .ok_or_else(|| format!("there is no such state; there are {}", words.join(", ")))
+        .ok_or_else(|| format!("there is no such state; the states are {}", words.join(", ")))
 }
 
 fn list(
@@ -249,7 +249,9 @@ fn reasons_page(record: &Record, execution: &str) -> Page {
     out.line("What would change it:");
     if record.agent_ran {
         let next = match record.answer.artifacts.as_slice().is_empty() {
-            true => "an agent that answers by its contract; send the request again with a greater attempt",
+            true => {
+                "an agent whose answer conforms to its contract; send the request again with a higher attempt"
+            }
             false => "a person's verdict on the drafts: crealeph review list",
         };
         let _ = writeln!(out, "  {next}");

@@ -123,7 +123,7 @@ pub(super) fn execution_id(
     }
 }
 
-/// The execution that has so many newer ones, by their newest events.
+/// The execution that has this many newer ones, by their newest events.
 fn recent_execution(
     log: &LogSource,
     robot_id: Option<RobotId>,

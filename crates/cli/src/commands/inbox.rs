@@ -22,7 +22,7 @@ Examples:
 
 Exit codes: 0 done, also if nothing waits, 2 cannot be done.";
 
-/// List what waits for approval: since when, under which rule, who may decide
+/// List what awaits approval: since when, under which rule, who may decide
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Inbox {
@@ -74,7 +74,7 @@ impl Inbox {
             }
         }
         if items.is_empty() && next.is_none() && !is_json {
-            output.line("nothing waits for approval")?;
+            output.line("nothing awaits approval")?;
         }
         output.flush()?;
         if let Some(next) = next {

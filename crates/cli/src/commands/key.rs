@@ -103,7 +103,7 @@ impl Task for KeyTask {
                 print_page(
                     at.keys(list.start()?, list.limit)?,
                     in_words,
-                    "there is no key; make one with `crealeph key create --role ROLE`",
+                    "there is no key; create one with `crealeph key create --role ROLE`",
                     at,
                     output,
                 )?;

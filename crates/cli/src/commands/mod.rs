@@ -188,7 +188,7 @@ fn reflowed(command: clap::Command) -> clap::Command {
     command.after_help(text)
 }
 
-/// Runs the command that the arguments name, or answers a shell that asks how its line could go on.
+/// Runs the command that the arguments name, or answers a shell that asks how its line could continue.
 pub(crate) fn run() -> ExitCode {
     if let Some(answer) = complete::answer(command_line) {
         // A shell that went away needs no answer.

@@ -440,7 +440,7 @@ fn explained(spec: &Spec<'_>, views: &[GrantedPath], hidden: &[PathBuf]) -> Page
     };
     list("reads", &spec.grants.read);
     list("writes to a view of", views);
-    list("writes to a forgotten copy of", &spec.grants.copy_on_write);
+    list("writes to a discarded copy of", &spec.grants.copy_on_write);
     for path in hidden {
         let _ = writeln!(text, "it does not see {}", path.display());
     }

@@ -148,7 +148,7 @@ impl Serve {
                 note!("the console is at {url}; sign in with `crealeph key link --role ROLE --url {url}`")
             }
         }
-        note!("the API is described at {url}/docs; make a key with `crealeph key create --role ROLE`");
+        note!("the API is described at {url}/docs; create a key with `crealeph key create --role ROLE`");
         server.run()?;
         note!("stopped");
         Ok(CommandOutcome::Good)

@@ -76,7 +76,7 @@ impl Trust {
             }
             (_, true, false) => self.adopt(output),
             (_, false, true) => {
-                // One that is gone can be taken back, too.
+                // One that is gone can be revoked, too.
                 let path = if self.path.is_dir() { self.path.join(FILE) } else { self.path };
                 let path = std::path::absolute(path).map_err(OutputFailure::Stdout)?;
                 let folder = user_state::real(path.parent().unwrap_or(&path));

@@ -25,7 +25,7 @@ impl TypedLine {
         self.words.iter().any(|own| own == word)
     }
 
-    /// The value that it has for a flag so far, beside it or after `=`.
+    /// The value that it has for a flag so far, in the next word or after `=`.
     pub(super) fn flag(&self, name: &str) -> Option<String> {
         let place = self.words.iter().rposition(|word| word == name);
         let beside = place.and_then(|place| self.words.get(place + 1)).cloned();

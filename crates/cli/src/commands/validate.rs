@@ -107,7 +107,7 @@ impl Validate {
 
     fn run_batch(&self, source: &Source, output: &mut Output) -> Result<CommandOutcome, Failure> {
         let limits = Limits::outside(self.max_bytes);
-        // A raw document may be escaped to six times its length, and a context comes beside it.
+        // A raw document may be escaped to six times its length, and there may be a context too.
         let max_line = self.max_bytes.saturating_mul(8);
         let mut reader = source.open()?;
         let mut verdict = CommandOutcome::Good;

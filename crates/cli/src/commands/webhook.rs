@@ -94,7 +94,7 @@ impl Task for WebhookTask {
                 print_page(
                     at.webhooks(list.start()?, list.limit)?,
                     in_words,
-                    "there is no webhook; make one with `crealeph webhook create URL`",
+                    "there is no webhook; create one with `crealeph webhook create URL`",
                     at,
                     output,
                 )?;

@@ -15,7 +15,7 @@ pub(crate) enum ApprovalFailure {
     Approval(#[from] ApprovalError),
     #[error(transparent)]
     Signing(#[from] SigningFailure),
-    #[error("`{name}` holds no rules: {error}")]
+    #[error("`{name}` is not a valid rules file: {error}")]
     Rules { name: String, error: RulesTextError },
     #[error("a name given with --by proves nothing, and people are enrolled in this tenant")]
     ByRefused,

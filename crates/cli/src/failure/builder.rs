@@ -20,9 +20,9 @@ pub(crate) enum BuilderFailure {
     Review(#[from] VerdictError),
     #[error(transparent)]
     Robot(#[from] StatusError),
-    #[error("the ledger holds no execution `{0}` of this tenant")]
+    #[error("the ledger has no execution `{0}` of this tenant")]
     NoExecution(String),
-    #[error("the ledger holds no execution of this tenant yet")]
+    #[error("the ledger has no execution of this tenant yet")]
     NoExecutions,
     #[error("the ledger holds only one execution of this tenant")]
     OnlyOneExecution,

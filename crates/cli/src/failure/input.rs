@@ -31,7 +31,7 @@ pub(crate) enum InputFailure {
     NotText(PathBuf),
     #[error("`{what}` is longer than the limit of {limit} bytes")]
     TooLarge { what: String, limit: usize },
-    #[error("`{name}` holds more than {limit} {what}")]
+    #[error("`{name}` has more than {limit} {what}")]
     TooMany { name: String, limit: usize, what: &'static str },
     #[error("there is no entry in `{0}`")]
     NoEntries(String),

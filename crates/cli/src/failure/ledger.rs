@@ -24,7 +24,7 @@ pub(crate) enum LedgerFailure {
     NoLog { tenant: String, place: String },
     #[error("`{name}` proves nothing: {reason}")]
     Unproven { name: String, reason: String },
-    #[error("`{}` holds no public key", .0.display())]
+    #[error("`{}` contains no public key", .0.display())]
     NoKey(PathBuf),
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::VerifierKeyError),

@@ -31,7 +31,7 @@ pub(crate) enum WorkFailure {
     BoundsOfItems(String),
     #[error("there is no `{}`", .0.display())]
     NoStatement(PathBuf),
-    #[error("the ledger does not hold the receipt of run {0}: it was too large for it")]
+    #[error("the ledger does not have the receipt of run {0}: it was too large")]
     NotRecorded(String),
     #[error("who signed the receipt of run {run} is not known to the server: {detail}")]
     Unproven { run: String, detail: String },
@@ -98,13 +98,13 @@ impl WorkFailure {
                 return Some(Cow::Borrowed(in_the_way(*step, paths)));
             }
             WorkFailure::Work(WorkError::StillHeld { .. }) => {
-                "approve it again once that is gone, or reject it"
+                "approve it again once that is resolved, or reject it"
             }
             WorkFailure::NoItems(_) => {
                 "name a file of work items, or use --agent NAME to run a task given in words"
             }
             WorkFailure::NoStatement(_) => {
-                "a receipt is checked with the signed statement beside it, so keep the two together"
+                "a receipt is checked with the signed statement next to it, so keep the two together"
             }
             WorkFailure::NotRecorded(_) => "verify it in its workspace",
             WorkFailure::Unproven { .. } => {

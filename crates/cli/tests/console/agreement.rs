@@ -16,7 +16,7 @@ use crate::scratch::{Scratch, known, line as note_line, request};
 use crate::second;
 use crate::verifier::{CONFIGURATION, good, good_in, ssh_keygen};
 
-/// How deep a place is at most that gets a change of its own beside the one that is its turn.
+/// How deep a place is at most that gets a change of its own in addition to the one that is its turn.
 const SHALLOW: usize = 2;
 /// Of the places in a receipt, which are the deepest, one of so many is changed.
 const DEEP_SAMPLE: usize = 4;
@@ -157,7 +157,7 @@ fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
     }
 }
 
-/// What may stand in a place instead; `None` for nothing at all.
+/// What may be in a place instead; `None` for nothing at all.
 fn replacements(value: &Value) -> Vec<Option<Value>> {
     let mut others = vec![
         None,

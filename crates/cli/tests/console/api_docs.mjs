@@ -34,7 +34,7 @@ await tell({
     await page.goto(`${url}/docs`);
     await page.getByRole('link', { name: 'openapi.json' }).click();
     assert.equal(page.url(), `${url}/openapi.json`);
-    // A browser asks for it beside a document that cannot name an icon.
+    // A browser asks for it next to a document that cannot name an icon.
     const icon = await page.request.get(`${url}/favicon.ico`);
     assert.deepEqual([icon.status(), icon.headers()['content-type']], [200, 'image/svg+xml']);
   },

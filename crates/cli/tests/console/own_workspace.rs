@@ -121,7 +121,7 @@ fn a_server_shows_and_undoes_the_runs_of_its_own_workspace_to_its_tenant_alone()
         server.client.get(&target(&landed, &format!("/output?after={}", output["next"])), &reader).json();
     assert_eq!((&rest["records"], &rest["next"]), (&json!([]), &output["next"]));
 
-    // A run that goes on is there for those who may see all of the tenant.
+    // A run in progress is there for those who may see all of the tenant.
     let script = format!("echo first; {}; echo c > c.txt", gate.wait());
     let path = world.items(&[item("running", &script)]);
     let mut child =

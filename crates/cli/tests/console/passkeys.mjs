@@ -20,7 +20,7 @@ async function withAuthenticator(page) {
   return { authenticatorId, send: (method, more = {}) => session.send(`WebAuthn.${method}`, { authenticatorId, ...more }) };
 }
 
-/** Several that are alike, in one go: asked for one after the other, stopped at the first that is refused, and gone on with. */
+/** Several that are alike, in one go: asked for one after the other, stopped at the first that is refused, and continued. */
 async function decideSeveral(visitor, page) {
   await page.goto(`${url}/inbox`);
   const box = (id) => page.locator(`[data-mark="${id}"]`);

@@ -107,7 +107,7 @@ await tell({
   'a folder with runs is one chain, and a receipt that was left out is named': async (visitor) => {
     const page = await open(visitor);
     const inFolderOf = (name) => chosen(page, join(run, name), '#folder');
-    // A key that lies in the folder is not the reader's own.
+    // A key that is in the folder is not the reader's own.
     const unproven = await inFolderOf('exported');
     assert.deepEqual(unproven.results, ['unproven'], unproven.text);
     await page.setInputFiles('#files', inRun('work.key'));

@@ -60,7 +60,7 @@ impl Model {
     }
 }
 
-/// Answers one request; none when the connection is over.
+/// Answers one request; none when the connection has ended.
 fn answer(stream: &TcpStream, turns: &Turns, seen: &Mutex<Seen>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();

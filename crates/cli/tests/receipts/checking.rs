@@ -39,7 +39,7 @@ fn a_receipt_without_its_statement_is_not_checked() {
     fs::remove_file(folder.join(ENVELOPE_FILE)).unwrap();
     let (code, reply) = world.verify(&[folder.join(RECEIPT_FILE).to_str().unwrap()]);
     assert_eq!((code, &reply["error"]["code"]), (2, &serde_json::json!("not_found")), "{reply}");
-    assert!(reply["error"]["hint"].as_str().unwrap().contains("the signed statement beside it"), "{reply}");
+    assert!(reply["error"]["hint"].as_str().unwrap().contains("the signed statement next to it"), "{reply}");
 }
 
 #[test]

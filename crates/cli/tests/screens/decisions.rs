@@ -298,7 +298,7 @@ fn drafts_and_their_review() {
         expect![[r#"
             `crealeph review reject` is deprecated; use `crealeph reject`
             error: draft `<id>` has a verdict already, entry
-              `<id>`; a verdict is not changed
+              `<id>`; a verdict cannot be changed
             exit code 1
         "#]],
     );

@@ -50,11 +50,11 @@ fn errors_say_what_failed_and_what_to_do_next() {
     story.shows(
         "crealeph ledger append request.json",
         expect![[r#"
-        error: `request.json, line 1` is not a valid entry, one whole object per line:
-          /constraints: the document ends where a key was expected; it was cut off (line 1,
-            column 107) [R3 syntax]
-        exit code 1
-    "#]],
+            error: `request.json, line 1` is not a valid entry, one whole object per line:
+              /constraints: the document ends where a key was expected; it was cut off (line
+                1, column 107) [R3 syntax]
+            exit code 1
+        "#]],
     );
     story.shows(
         "crealeph ledger list --from yesterday",
@@ -83,10 +83,10 @@ fn errors_say_what_failed_and_what_to_do_next() {
     story.shows(
         "crealeph execution why",
         expect![[r#"
-        error: the ledger holds no execution of this tenant yet
-        hint: start one with `crealeph build`
-        exit code 1
-    "#]],
+            error: the ledger has no execution of this tenant yet
+            hint: start one with `crealeph build`
+            exit code 1
+        "#]],
     );
     story.shows(
         "crealeph build request.json --rules crealeph.toml",

@@ -26,8 +26,8 @@ fn help_at_80_columns() {
               build        Run the Builder: check the policy, call the agent, record the
                            result
               execution    Inspect executions: list, show, explain, replay
-              inbox        List what waits for approval: since when, under which rule, who
-                           may decide
+              inbox        List what awaits approval: since when, under which rule, who may
+                           decide
               approve      Approve a draft or a held change, signed with your own key
               reject       Reject a draft or a held change, signed with your own key
               approval     Explain who approved what, with which key, and whether it counts
@@ -104,7 +104,8 @@ fn help_at_80_columns() {
             Options:
                   --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
                   --tenant <TENANT>  Tenant [default: local]
-                  --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+                  --keys <FOLDER>    Folder of the signing keys [default: next to the
+                                     ledger]
                   --config <FILE>    Configuration file [default: crealeph.toml, if it
                                      exists]
                   --json             Print JSON
@@ -218,7 +219,8 @@ fn help_at_80_columns() {
                                      a ledger; `-` for standard input
                   --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
                   --tenant <TENANT>  Tenant [default: local]
-                  --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+                  --keys <FOLDER>    Folder of the signing keys [default: next to the
+                                     ledger]
                   --config <FILE>    Configuration file [default: crealeph.toml, if it
                                      exists]
                   --json             Print JSON
@@ -268,7 +270,8 @@ fn help_at_80_columns() {
             Options:
                   --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
                   --tenant <TENANT>  Tenant [default: local]
-                  --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+                  --keys <FOLDER>    Folder of the signing keys [default: next to the
+                                     ledger]
                   --config <FILE>    Configuration file [default: crealeph.toml, if it
                                      exists]
                   --json             Print JSON

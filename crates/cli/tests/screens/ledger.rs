@@ -128,7 +128,7 @@ fn proofs_of_a_ledger() {
     story.shows(
         "crealeph ledger verify",
         expect![[r#"
-        verifying with the keys beside the ledger; use --key to verify with a key that
+        verifying with the keys next to the ledger; use --key to verify with a key that
           you saved
         verified 5 entries of tenant `local`, root
           <hash>
@@ -182,8 +182,8 @@ fn proofs_of_a_ledger() {
     story.shows(
         "sed -i 's/1180/9180/' log.jsonl; crealeph ledger verify log.jsonl --key saved.key",
         expect![[r#"
-            changed: entry 1 (`<id>`) is not what its leaf
-              hash says; it was changed
+            changed: entry 1 (`<id>`) does not match its
+              leaf hash; it was changed
             exit code 1
         "#]],
     );

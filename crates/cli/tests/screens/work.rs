@@ -122,8 +122,8 @@ fn work_that_lands_and_work_that_does_not() {
               started by <user> on <host>, key <fingerprint>
               chain      receipt 1 of 5, whole from the first one on
               files      1, as in the stored states
-              beside     work-item.json, replay-agent-1.sh, result.json, change.diff,
-                stdout.txt, stderr.txt, as they were signed
+              others     work-item.json, replay-agent-1.sh, result.json, change.diff,
+                stdout.txt, stderr.txt, as signed
         "#]],
     );
     story.shows(
@@ -144,8 +144,8 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work recover",
         expect![[r#"
-        nothing was left to settle
-    "#]],
+            nothing to recover
+        "#]],
     );
 }
 
@@ -206,11 +206,11 @@ fn older_names_of_settings() {
     story.shows(
         "crealeph work recover",
         expect![[r#"
-        warning: [work.agents.fixer.paths]: `allow_laws` is deprecated; use
-          `allow_protected`
-        warning: [work.agents.fixer.paths]: `max_others` is deprecated; use `max_other`
-        nothing was left to settle
-    "#]],
+            warning: [work.agents.fixer.paths]: `allow_laws` is deprecated; use
+              `allow_protected`
+            warning: [work.agents.fixer.paths]: `max_others` is deprecated; use `max_other`
+            nothing to recover
+        "#]],
     );
     story.shows(
         "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/old.yml'",

@@ -14,7 +14,7 @@ use crate::world::{AGENTS, World as Workspace, item, ran};
 
 const EXAMPLE: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
 
-/// A server, and people with keys beside it.
+/// A server, and people with keys next to it.
 pub(crate) struct World {
     pub(crate) server: Running,
     origin: String,

@@ -104,7 +104,7 @@ fn runs_of_a_server_are_shown_as_in_its_own_workspace() {
     let bounds = json!({ "constraints": { "max_files": 1 } });
     assert_eq!(world.run_one(item_with("wide", "touch b c", bounds))["status"], json!("denied"));
     world.run_one(item_with("broken", "touch d", json!({ "test_command": "false" })));
-    // A receipt does not tell that from another failure; the workspace does.
+    // A receipt does not distinguish that from another failure; the workspace does.
     let slow = item_with("slow", "sleep 60", json!({ "constraints": { "timeout_ms": 300 } }));
     assert_eq!(world.run_one(slow)["status"], json!("timeout"));
     world.run_one(item("empty", "true"));
@@ -133,7 +133,7 @@ fn runs_of_a_server_are_shown_as_in_its_own_workspace() {
     let (_, page, _) = served.ask(&elsewhere, &reader, &["work", "show", "--text"]);
     assert!(page.contains(&format!("crealeph --server {} work diff", served.url)), "{page}");
 
-    // Another tenant sees none of it, and a workspace is not asked for beside a server.
+    // Another tenant sees none of it, and a workspace is not needed with a server.
     let (code, none, _) = served.ask(&elsewhere, &other, &["work", "status", "--text"]);
     assert_eq!((code, none.as_str()), (0, "no run yet\n"));
     for command in ["show", "logs", "diff", "verify"] {
@@ -166,7 +166,7 @@ fn receipts_are_checked_here(served: &Served, elsewhere: &World, reader: &str, r
     );
     elsewhere.write("clone/a.txt", &served.world.read("a.txt"));
     let (code, checked, stderr) = verify(&["--key", "saved.key", "--files", "clone"]);
-    assert!(code == 0 && checked.contains("files      1, as they are there"), "{stderr}");
+    assert!(code == 0 && checked.contains("files      1, as in that folder"), "{stderr}");
     elsewhere.write("clone/a.txt", "other\n");
     assert_eq!(verify(&["--key", "saved.key", "--files", "clone"]).0, 1);
     elsewhere.write("other.key", &printed(&elsewhere.crealeph(&["work", "key"])).1);

@@ -106,7 +106,7 @@ fn rules_are_tried_on_recorded_decisions_as_the_command_does() {
     let rules = r#"{"thresholds":{"min_lineage_count":100}}"#;
     let found = server.post("/v1/policy/backtest", &token, rules).json();
     assert_eq!((&found["flipped"], &found["totals"]), (&json!(printed[..2]), &printed[2]), "{found}");
-    // What was cut is said, and where to go on.
+    // What was cut is said, and where to continue.
     let first = server.post("/v1/policy/backtest?limit=1", &token, rules).json();
     assert_eq!((&first["cut"], &first["totals"]["decisions"]), (&json!("limit"), &json!(1)));
     let rest = format!("/v1/policy/backtest?cursor={}", first["next"].as_str().unwrap());

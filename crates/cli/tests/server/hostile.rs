@@ -1,4 +1,4 @@
-//! Clients that are broken or mean harm: each is bounded and gets a clear answer or is cut off, and the service goes on.
+//! Clients that are broken or mean harm: each is bounded and gets a clear answer or is cut off, and the service continues.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

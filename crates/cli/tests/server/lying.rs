@@ -12,7 +12,7 @@ use crate::client::{Answer, Client};
 use crate::scratch::{known, request};
 use crate::tls::make_pair;
 
-/// What becomes of an export on its way.
+/// What happens to an export on its way.
 type Lie = Box<dyn Fn(String) -> String + Send>;
 /// What is sent instead of an answer.
 type Garbage = fn(&mut TcpStream);

@@ -61,7 +61,7 @@ fn keys_signers_and_webhooks_are_managed_through_a_server() {
     asked.elsewhere.write("bad.key", "nothing\n");
     assert_eq!(refused(&asked, &admin, &["signer", "add", "bad.key"]).1, "bad_key");
 
-    // A webhook, where it stands, what came of a test, and its end.
+    // A webhook, its position, the result of a test, and its end.
     let args = ["webhook", "create", "https://hook.invalid/x", "--event", "signal", "--after", "0"];
     let webhook = done(&asked, &admin, &args);
     assert!(webhook["secret"].is_string(), "{webhook}");

@@ -1,4 +1,4 @@
-//! The metrics, read by a parser that is not ours: what they count, and what they must not tell.
+//! The metrics, read by a parser that is not ours: what they count, and what they must not reveal.
 
 use std::cell::Cell;
 use std::io::Write as _;

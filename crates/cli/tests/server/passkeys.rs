@@ -209,7 +209,7 @@ fn story(ledger: &str) {
     outside(&world, &draft(0), &reader);
 }
 
-/// An invitation that a client has signed itself, and whose time is over.
+/// An invitation that a client has signed itself, and whose time has expired.
 fn expired(world: &World, admin: &str) {
     let nonce = 99;
     let more = json!({

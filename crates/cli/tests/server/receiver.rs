@@ -71,7 +71,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Listens on a port, or a free one, and answers as told; the answer is asked for before the delivery counts.
+    /// Listens on a port, or a free one, and answers as configured; the answer is asked for before the delivery counts.
     pub(crate) fn start(
         folder: &Path,
         port: u16,

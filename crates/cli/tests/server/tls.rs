@@ -74,7 +74,7 @@ fn clients_are_served_over_tls_and_the_certificate_is_renewed() {
         (plain.status, plain.json()["detail"].as_str().unwrap().contains("HTTPS")) == (400, true),
         "{plain:?}"
     );
-    // One that begins a handshake and does not go on is cut off.
+    // One that begins a handshake and does not continue is cut off.
     let mut slow = server.connect();
     slow.write_all(&[22, 3, 1]).unwrap();
     assert_eq!(slow.read(&mut [0; 1]).unwrap(), 0);

@@ -199,7 +199,7 @@ fn receivers_that_misbehave_are_bounded_and_do_not_stop_others() {
         let refused = server.post("/v1/webhooks", &admin, &json!({ "url": url }).to_string());
         assert_eq!(refused.problem(400), "bad_webhook_url", "{url}");
     }
-    // The command line tries one now, and says what came of it.
+    // The command line tries one now, and reports the result.
     let test = |webhook: &Value| {
         let id = webhook["webhookId"].as_str().unwrap();
         server.scratch.json(&["webhook", "test", id, "--tenant", "t"], "")

@@ -139,7 +139,7 @@ fn counts_for_nothing(server: &Running, reader: &str, reported: &str) {
     let same = run(&[tested_item()]);
     assert_eq!(same.of("w")["status"], json!("success"), "{}", same.stderr);
     assert_eq!(server.get("/v1/inbox", reader).json()["items"], json!([]));
-    // Its own receipts are listed beside the reported one; their diff is where the workspace is.
+    // Its own receipts are listed next to the reported one; their diff is where the workspace is.
     let runs = server.get("/v1/work/runs", reader).json();
     let own: Vec<(&Value, &Value)> =
         runs["runs"].as_array().unwrap().iter().map(|run| (&run["run"], &run["reported"])).collect();

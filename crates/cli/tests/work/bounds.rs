@@ -40,7 +40,7 @@ fn receipt_ids(world: &World) -> Vec<String> {
 #[test]
 fn a_report_as_deep_as_allowed_is_read_back_everywhere() {
     let world = World::with(AGENTS);
-    // Who reports, how deep a line is around what stands at `@`, the line, and where it goes.
+    // Who reports, how deep a line is around what is at `@`, the line, and where it goes.
     let claude = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","name":"t","input":@}]}}"#;
     let codex = r#"{"type":"item.started","item":{"id":"i","type":"t","arguments":@}}"#;
     let channels = [

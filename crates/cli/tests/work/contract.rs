@@ -92,7 +92,7 @@ fn a_larger_delta_than_allowed_and_laws_are_denied() {
 #[test]
 fn the_guard_stops_an_agent_that_reports_too_many_tool_operations() {
     let world = World::new();
-    // Without the guard it would go on for ten minutes.
+    // Without the guard it would continue for ten minutes.
     let script =
         "for i in 1 2 3 4 5; do echo '{\"tool\":\"t\"}' >> $CREALEPH_TRACE; done; echo x > x; sleep 600";
     let start = Instant::now();

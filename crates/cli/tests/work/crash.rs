@@ -77,7 +77,7 @@ fn count_prepared(world: &World) -> usize {
     world.read(".crealeph/runs/journal.jsonl").matches("{\"event\":\"prepared\"").count()
 }
 
-/// Waits until a change is about to land, or the process is over.
+/// Waits until a change is about to land, or the process has ended.
 fn wait_until_prepared(world: &World, child: &mut std::process::Child, before: usize) {
     while count_prepared(world) == before && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(1));
@@ -179,7 +179,7 @@ fn a_person_who_saves_all_the_time_loses_nothing() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         saving.join().unwrap()
     });
-    // The last save is there, or was kept beside by the publish that met it.
+    // The last save is there, or was kept next to it by the publish that met it.
     let last = format!("save {saved}\n");
     let kept = std::process::Command::new("grep")
         .args(["-rqx", last.trim()])

@@ -49,7 +49,7 @@ fn a_run_is_followed_until_it_ends() {
     let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "agent | first");
     assert!(logs(&world, &["w"]).contains("first"));
-    // The agent goes on only now: what was printed so far came while it ran.
+    // The agent continues only now: what was printed so far came while it ran.
     gate.open();
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(rest, ["agent | last"]);

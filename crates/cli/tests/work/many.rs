@@ -146,7 +146,7 @@ fn an_item_that_is_red_only_after_the_merge() {
 #[test]
 fn an_interrupted_batch_resumes() {
     let world = World::new();
-    // The second level waits until a file outside its view lets it go on: its own workspace never has it at first.
+    // The second level waits until a file outside its view lets it continue: its own workspace never has it at first.
     let items = [
         item("a", "echo a > a-made; echo run >> a-runs"),
         item_with("b", "test -e go || sleep 600; echo b > b-made", json!({ "dependencies": ["a"] })),
@@ -171,7 +171,7 @@ fn an_interrupted_batch_resumes() {
     assert_eq!(again.of("a")["receipt_id"], first["receipt_id"], "what was done is not done again");
     assert_eq!((status(again.of("b")), status(again.of("c"))), ("success", "success"));
     assert_eq!(world.read("a-runs"), "run\n");
-    // A batch that is over starts from the beginning.
+    // A finished batch starts from the beginning.
     let third = ran(&world.crealeph(&["work", "run", &path]));
     assert_ne!(third.of("a")["receipt_id"], first["receipt_id"]);
 }

@@ -29,7 +29,7 @@ impl Ordinary {
         let folder = tempfile::tempdir().unwrap();
         let world = Ordinary { folder, user: is_root().then_some(USER) };
         fs::set_permissions(world.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // The program may lie where only root gets to. Another process copies it: a file that this one still had open for
+        // The program may be where only root gets to. Another process copies it: a file that this one still had open for
         // writing while another test forks could not be started.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_crealeph")).arg(world.at("crealeph")).status();

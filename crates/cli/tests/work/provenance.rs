@@ -1,4 +1,4 @@
-//! Who and what stands behind a run, as its signed statement says, and what became of the connections it asked for.
+//! Who and what stands behind a run, as its signed statement says, and the outcome of the connections it asked for.
 
 use std::fs;
 use std::process::Command;

@@ -60,7 +60,7 @@ impl Signing {
         }
     }
 
-    /// A file beside the workspace.
+    /// A file next to the workspace.
     fn outside(&self, name: &str) -> String {
         self.0.outside().join(name).display().to_string()
     }

@@ -82,7 +82,7 @@ impl Project {
 
     fn output_as(&self, user: u32, command: &Command) -> Output {
         let folder = self.world.at("..").canonicalize().unwrap();
-        // The program may lie where only root gets to.
+        // The program may be where only root gets to.
         let program = folder.join("crealeph");
         done(Command::new("cp").arg(command.get_program()).arg(&program));
         done(Command::new("chown").args(["-R", &format!("{user}:{user}")]).arg(&folder));

@@ -64,7 +64,7 @@ impl World {
         world
     }
 
-    /// The folder that the workspace lies in.
+    /// The folder that the workspace is in.
     pub(crate) fn outside(&self) -> &Path {
         self.folder.path()
     }
@@ -106,7 +106,7 @@ impl World {
         self.git(&["commit", "-qm", "start"]);
     }
 
-    /// The state hash, as the workspace itself tells it.
+    /// The state hash, as the workspace itself reports it.
     pub(crate) fn state(&self) -> String {
         let state = self.folder.path().join("state/crealeph");
         Registry::open(&state).unwrap().claim(&self.root().canonicalize().unwrap()).unwrap();
@@ -137,7 +137,7 @@ impl World {
         RunReader::open(&self.root()).unwrap().short(&run)
     }
 
-    /// Writes the items beside the workspace.
+    /// Writes the items next to the workspace.
     pub(crate) fn items(&self, items: &[Value]) -> String {
         let path = self.folder.path().join("items.json");
         fs::write(&path, serde_json::to_string(items).unwrap()).unwrap();

@@ -29,7 +29,7 @@ const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 /// Why no one was signed in.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SignInError {
-    /// It is of no link, key or passkey that counts; which tenants there are is not told.
+    /// It is of no link, key or passkey that counts; which tenants exist is not revealed.
     #[error("this link, key or passkey cannot sign in here: it is unknown, has expired or was revoked")]
     Unknown,
     /// The link, or what a person signed, has opened a session already.
@@ -299,7 +299,7 @@ fn later(ledger: &Ledger, minutes: i128) -> Timestamp {
     Timestamp::from(Instant::from_unix_nanos(now + minutes * NANOS_PER_MINUTE))
 }
 
-/// What an entry says, if it is about the link or session that it stands under.
+/// What an entry says, if it is about the link or session that it is stored under.
 fn entry_of(entry: Option<StoredEntry>) -> Option<SessionEntry> {
     let content = entry?.content;
     let read = SessionEntry::read(content.kind.as_str(), &JsonObject::parse_own(&content.payload)?).ok()?;

@@ -27,7 +27,7 @@ pub use openai::OpenAi;
 pub use process::Process;
 pub(crate) use transport::certificates;
 
-/// What came of calling an agent.
+/// The result of calling an agent.
 #[derive(Debug)]
 pub struct Call {
     /// The answer, judged against its input; or why there is no answer.

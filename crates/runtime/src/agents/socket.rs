@@ -1,5 +1,5 @@
-//! Sockets on which the thread of a call waits itself: until something comes, its time is over, or it is cancelled,
-//! whichever is first. So a call needs no thread beside its own, but for names that have to be looked up.
+//! Sockets on which the thread of a call waits itself: until data arrives, its time expires, or it is cancelled,
+//! whichever is first. So a call needs no thread in addition to its own, but for names that have to be looked up.
 
 use std::cell::RefCell;
 use std::io::{self, Read as _, Write as _};
@@ -37,7 +37,7 @@ struct Call {
     is_on_old: bool,
 }
 
-/// Makes a call that ends, at whichever socket it waits, when it is cancelled or its time is over; and whether it met a
+/// Makes a call that ends, at whichever socket it waits, when it is cancelled or its time expires; and whether it met a
 /// connection that had answered before and was over by now, so that a new one may do better.
 pub(super) fn bounded<T>(cancel: &Cancel, until: Instant, call: impl FnOnce() -> T) -> (T, bool) {
     struct Ended;
@@ -182,7 +182,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// The connection is over. A server may end one that is kept whenever it likes, also while the next call is on its way.
+    /// The connection has ended. A server may end one that is kept whenever it likes, also while the next call is on its way.
     fn note_end(&self) {
         if self.has_answered && self.is_unheard {
             CALL.with_borrow_mut(|call| call.iter_mut().for_each(|call| call.is_on_old = true));

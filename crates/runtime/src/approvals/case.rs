@@ -1,4 +1,4 @@
-//! A subject of approval with all that a verdict on it is judged by: a draft or a held change, the log it was read in, and how it stands.
+//! A subject of approval with all that a verdict on it is judged by: a draft or a held change, the log it was read in, and its state.
 
 use crealeph_contracts::approval::{ApprovalEntry, LoggedApproval};
 use crealeph_contracts::held_change::HeldChangeRecord;
@@ -14,7 +14,7 @@ use super::error::ApprovalError;
 use super::history::ApprovalHistory;
 use crate::builder::Scopes;
 
-/// A subject, the log it was read in, and how it stands.
+/// A subject, the log it was read in, and its state.
 #[derive(Clone, Debug)]
 pub struct SubjectCase {
     /// Its entry: the draft itself, or the entry that holds the change.
@@ -25,9 +25,9 @@ pub struct SubjectCase {
     pub basis: SubjectBasis,
     /// What the log says of approvals, at its end.
     pub history: ApprovalHistory,
-    /// The entries that say how it stands, in the order of the log, up to the moment that it is judged at.
+    /// The entries that determine its state, in the order of the log, up to the moment that it is judged at.
     pub log: Vec<LoggedApproval>,
-    /// How it stands.
+    /// Its state.
     pub state: SubjectState,
 }
 
@@ -92,7 +92,7 @@ impl SubjectReader<'_> {
         self.read_from(id, None)
     }
 
-    /// A subject that landed, or is about to, as it stood when that was decided; nothing if it has not.
+    /// A subject that landed, or is about to, as it was when that was decided; nothing if it has not.
     ///
     /// # Errors
     /// The same.
@@ -114,7 +114,7 @@ impl SubjectReader<'_> {
     }
 }
 
-/// The entries that say how a subject stands, up to a moment. A verdict that names another root than the log had at its place has a
+/// The entries that determine the state of a subject, up to a moment. A verdict that names another root than the log had at its place has a
 /// problem.
 pub(super) fn entries_about(
     view: &mut LogView<'_>,

@@ -62,7 +62,7 @@ pub(crate) fn held_change(
     }
 }
 
-/// The held change of a run and how it stands.
+/// The held change of a run and its state.
 pub(crate) fn read_change(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -106,7 +106,7 @@ pub fn change_of(entry: &StoredEntry) -> Option<HeldChangeRecord> {
     entry.to_entry().payload.as_ref().filter(|_| is_works).and_then(HeldChangeRecord::of_payload)
 }
 
-/// How a held change stands, or stood at an earlier moment.
+/// The state of a held change, now or at an earlier moment.
 pub(super) fn change_case(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -203,7 +203,7 @@ impl ChangeLanding {
     }
 }
 
-/// Writes what became of a landing, once. There is nothing to write if the landing itself was never written.
+/// Writes the outcome of a landing, once. There is nothing to write if the landing itself was never written.
 pub(crate) fn append_outcome(
     ledger: &Ledger,
     tenant: &TenantId,

@@ -30,7 +30,7 @@ pub struct Evidence {
     pub at: Instant,
 }
 
-/// Reads a draft and how it stands, or stood at an earlier moment.
+/// Reads a draft and its state, now or at an earlier moment.
 pub(super) fn draft_case(
     ledger: &Ledger,
     tenant: &TenantId,

@@ -16,7 +16,7 @@ use crate::review::VerdictError;
 #[non_exhaustive]
 pub enum ApprovalError {
     /// There is no such entry.
-    #[error("the ledger holds no entry `{0}` of this tenant")]
+    #[error("the ledger has no entry `{0}` of this tenant")]
     NoEntry(LedgerId),
     /// It is not a draft.
     #[error(transparent)]

@@ -35,7 +35,7 @@ pub struct ApprovalHistory {
     pub(super) decided_drafts: Arc<DecidedDrafts>,
     /// People, keys and rules, as an outsider knows them.
     pub judge: Arc<ApprovalLog>,
-    /// Where the log stood.
+    /// The position of the log.
     pub place: LogPlace,
     /// The tenant.
     pub tenant_id: TenantId,

@@ -30,13 +30,13 @@ pub struct InboxItem {
     pub subject: ApprovalSubject,
     /// The change, if it is one.
     pub change: Option<Box<HeldChangeRecord>>,
-    /// How it stands; `None` while no one is enrolled.
+    /// Its state; `None` while no one is enrolled.
     pub state: Option<SubjectState>,
 }
 
 type ItemPage = NewestPage<InboxItem>;
 
-/// A page of what waits, newest first, and where it goes on. Changes are of no robot, so of one robot these are drafts.
+/// A page of what waits, newest first, and where it continues. Changes are of no robot, so of one robot these are drafts.
 ///
 /// # Errors
 /// When the ledger cannot be read.
@@ -93,7 +93,7 @@ impl InboxReader<'_> {
         Ok((items, next))
     }
 
-    /// Held changes of all workspaces whose run has no receipt yet: with that it is over.
+    /// Held changes of all workspaces whose run has no receipt yet: with that it has ended.
     fn changes(&self, cursor: Option<Cursor>, limit: usize) -> Result<ItemPage, ApprovalError> {
         let InboxReader { ledger, tenant, .. } = self;
         let filter = Filter { without_children: vec![Name::from(RUN_RECEIPT)], ..held_changes() };

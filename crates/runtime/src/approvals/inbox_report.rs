@@ -45,7 +45,7 @@ pub struct InboxRow {
     pub lapsed: Vec<LapsedVerdict>,
 }
 
-/// What tells held changes apart.
+/// What distinguishes held changes.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeOutline {

@@ -17,7 +17,7 @@ pub struct SubjectLikeness {
 }
 
 impl SubjectLikeness {
-    /// Of a subject, as it stands.
+    /// Of a subject, as it is.
     pub fn of(subject: &ApprovalSubject, state: &SubjectState) -> Self {
         let class = &subject.class;
         SubjectLikeness {

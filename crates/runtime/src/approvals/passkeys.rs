@@ -150,7 +150,7 @@ impl Invited {
     /// What the browser is to be asked for, as JSON.
     ///
     /// # Errors
-    /// When the invitation is over, or the ledger cannot be read.
+    /// When the invitation has ended, or the ledger cannot be read.
     pub fn question_json(&self, ledger: &Ledger) -> Result<String, ApprovalError> {
         let history = ApprovalHistory::load(ledger, &self.tenant_id)?.ok_or(ApprovalError::BadInvitation)?;
         let invitation = self.open(&history)?;
@@ -191,7 +191,7 @@ impl Invited {
     /// Enrols the passkey that the browser made. Safe to repeat: what is recorded exactly so is not refused.
     ///
     /// # Errors
-    /// When the invitation is over, an outsider would refuse the passkey, or the ledger cannot be written.
+    /// When the invitation has ended, an outsider would refuse the passkey, or the ledger cannot be written.
     pub fn enrol(&self, ledger: &Ledger, request: PasskeyRequest) -> Result<EnrolledByLink, ApprovalError> {
         let record = self.record(request)?;
         let payload = JsonObject::of("the enrolment of a passkey", &record)?;

@@ -56,7 +56,7 @@ fn passkey_json(own: &EnrolledPasskey) -> Value {
         "algorithm": own.passkey.algorithm(), "role": own.role.as_str() })
 }
 
-/// What became of a verdict.
+/// The outcome of a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct VerdictReport {
     /// What it is about.
@@ -149,12 +149,12 @@ impl SubjectCase {
     }
 }
 
-/// Why a subject stands as it does.
+/// Why a subject has its state.
 #[derive(Clone, Debug)]
 pub struct ExplainedApproval {
     /// The subject.
     pub case: SubjectCase,
-    /// As it stood when it landed.
+    /// As it was when it landed.
     pub at_landing: Option<SubjectCase>,
     /// Whether the root of trust is the one that the reader knows.
     pub is_pinned: bool,

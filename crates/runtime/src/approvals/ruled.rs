@@ -23,7 +23,7 @@ pub struct RuledSubject {
     pub entry: StoredEntry,
     /// The receipt of the run, if it is a change.
     pub receipt: Option<Box<Receipt>>,
-    /// What rules tell it apart by.
+    /// What rules distinguish it by.
     pub class: SubjectClass,
     /// The rule that would hold; absent for a change that would land at once.
     pub rule: Option<ApprovalRule>,

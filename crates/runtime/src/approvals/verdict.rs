@@ -23,7 +23,7 @@ use super::people::new_nonce;
 
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 
-/// What became of a verdict.
+/// The outcome of a verdict.
 #[derive(Clone, Debug)]
 pub struct RecordedVerdict {
     /// Its entry.

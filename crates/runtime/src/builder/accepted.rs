@@ -63,7 +63,7 @@ pub struct OpenRunPage {
     pub next: Option<String>,
 }
 
-/// What became of submitting a request.
+/// The outcome of submitting a request.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Submission {
@@ -77,7 +77,7 @@ pub enum Submission {
     Full,
 }
 
-/// How a request stands.
+/// The state of a request.
 #[derive(Clone, Debug)]
 pub enum RunStanding {
     /// It is not decided.
@@ -99,7 +99,7 @@ pub struct TakenRun {
     held: HeldExecution,
 }
 
-/// How a request stands, of one attempt if one is named; `None` if there is no trace of it.
+/// The state of a request, of one attempt if one is named; `None` if there is no trace of it.
 pub fn run_standing(
     ledger: &Ledger,
     tenant: &TenantId,

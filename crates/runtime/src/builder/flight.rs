@@ -40,7 +40,7 @@ enum Landing {
     Without,
 }
 
-/// What becomes of a request that wants to run.
+/// What happens to a request that wants to run.
 pub(super) enum Ticket {
     /// It runs; no one else of its execution does.
     Leads(Seat),

@@ -1,5 +1,5 @@
 //! Work on one execution is held by one process at a time, across processes and machines: a lease of the ledger, renewed
-//! while the agent runs, given back however the run ends. A process that dies gives it back when its time is over.
+//! while the agent runs, given back however the run ends. A process that dies gives it back when its time has expired.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ impl Drop for HeldExecution {
     fn drop(&mut self) {
         drop(self.heartbeat.take());
         if !self.is_given_back {
-            // Where this fails, its time is over soon.
+            // If this fails, it expires soon.
             let _ = self.ledger.release_lease(&self.lease);
         }
     }

@@ -211,7 +211,7 @@ impl Builder {
         request: &[u8],
         rerun_of: Option<&ExecutionId>,
     ) -> Result<Result<(Asked, bool), Answer>, BuildError> {
-        // The record keeps the request beside everything else it says.
+        // The record keeps the request in addition to everything else it says.
         let most = self.ledger.limits().payload_bytes / 4;
         let parsed = Valid::<BuilderRequest>::parse(request, &Limits::outside(most));
         let request = match parsed {

@@ -19,7 +19,7 @@ use crealeph_ledger::{
 
 use super::{BuildError, request_name};
 
-/// How many entries of one execution are shown beside its events and records.
+/// How many entries of one execution are shown in addition to its events and records.
 const MAX_OTHERS: usize = 1_000;
 /// How many events or records of one execution are read at a time.
 const PAGE_ENTRIES: usize = 100;
@@ -186,7 +186,7 @@ impl Execution {
     }
 }
 
-/// The snapshot that a record's decision rested on, derived from the ledger as it stood then.
+/// The snapshot that a record's decision rested on, derived from the ledger as it was then.
 pub fn snapshot_of(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -198,8 +198,8 @@ pub fn snapshot_of(
     Ok(facts.and_then(|(facts, _)| Snapshot::derive(facts, &record.coherence)))
 }
 
-/// Derives a recorded decision again from the ledger as it stood then, and compares with it everything that the log
-/// holds of the attempt: the record and the entry it stands in, the event, the artifacts.
+/// Derives a recorded decision again from the ledger as it was then, and compares with it everything that the log
+/// holds of the attempt: the record and the entry it is in, the event, the artifacts.
 pub fn replay(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -324,7 +324,7 @@ fn is_named_by_record(ledger: &Ledger, tenant: &TenantId, entry: &StoredEntry) -
     loop {
         let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, PAGE_ENTRIES)?;
         for record in &page.entries {
-            // What stands in the log after the record was not written with it.
+            // What is in the log after the record was not written with it.
             if record.seq > entry.seq
                 && let Some(record) = Record::read(&record.content.payload)
                 && record.names(&entry.id, content.kind.as_str())

@@ -1,4 +1,4 @@
-//! `crealeph.toml`, read in one place. Owns the file, its bound and the list of its sections; what stands in a section is
+//! `crealeph.toml`, read in one place. Owns the file, its bound and the list of its sections; what is in a section is
 //! read by the module that it configures, through [`Table`], to the last key. Relative paths start from the file's
 //! folder.
 
@@ -85,7 +85,7 @@ pub enum ConfigError {
     },
 }
 
-/// A configuration, and where it stands.
+/// A configuration, and where it is.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     path: PathBuf,

@@ -116,7 +116,7 @@ fn command_files(words: &[&str], folder: &Path) -> Vec<NamedFile> {
     program_file.into_iter().chain(found.into_iter().map(|path| NamedFile::new(path, true))).collect()
 }
 
-/// The files in a line of shell that stand where a program or a script does.
+/// The files in a line of shell at the position of a program or a script.
 fn line_files(line: &str, folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for command in line.split([';', '&', '|', '(', ')', '\n', '`', '{', '}']) {

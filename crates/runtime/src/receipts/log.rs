@@ -83,7 +83,7 @@ pub struct LoggedRunReport {
 #[derive(Debug, thiserror::Error)]
 pub enum RunFileError {
     /// The log does not hold it.
-    #[error("the ledger does not hold {what} of this run: {place}")]
+    #[error("the ledger does not have {what} of this run: {place}")]
     NotHere {
         /// What.
         what: &'static str,
@@ -108,7 +108,7 @@ pub enum RunFileError {
     Ledger(#[from] LedgerError),
 }
 
-/// A page of runs, newest first, and where it goes on; `sees` says which entries may be shown.
+/// A page of runs, newest first, and where it continues; `sees` says which entries may be shown.
 ///
 /// # Errors
 /// When the ledger cannot be read.

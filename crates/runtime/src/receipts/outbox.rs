@@ -83,7 +83,7 @@ fn send(server: &ServerClient, report: &str) -> Result<(), Unsent> {
     }
 }
 
-/// What became of reports.
+/// The outcome of reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentReports {
     /// The runs whose receipts the server has now.
@@ -115,7 +115,7 @@ impl Outbox {
         Ok(Outbox { folder })
     }
 
-    /// Keeps the report of a run that is over, and says which older ones had to go for it.
+    /// Keeps the report of a finished run, and says which older ones had to go for it.
     ///
     /// # Errors
     /// When the run has no receipt, or the folder cannot be written.

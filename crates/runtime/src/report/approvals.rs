@@ -1,4 +1,4 @@
-//! Approvals in a report: how a draft or a held change stands, and every verdict on it with its key and whether it counts.
+//! Approvals in a report: the state of a draft or a held change, and every verdict on it with its key and whether it counts.
 
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
@@ -49,7 +49,7 @@ pub struct VerdictStory {
     pub uncounted_reason: Option<String>,
 }
 
-/// How a draft stands; nothing if it only looks like one of the Builder.
+/// The state of a draft; nothing if it only looks like one of the Builder.
 pub(super) fn of_draft(
     (ledger, tenant): (&Ledger, &TenantId),
     scopes: &Scopes,
@@ -79,7 +79,7 @@ pub(super) fn of_run(
     Ok(Some(approval(&case, reader.read_at_landing(&case)?.as_ref())))
 }
 
-/// How a subject stands; one that landed, as it stood then.
+/// The state of a subject; one that landed, as it was then.
 fn approval(case: &SubjectCase, then: Option<&SubjectCase>) -> ApprovalStory {
     let judged = then.unwrap_or(case);
     let rule = &judged.state.rule;

@@ -166,7 +166,7 @@ pub struct ArtifactStory {
     pub state: String,
     /// Its content, as JSON.
     pub content: TextPart,
-    /// How a draft stands.
+    /// The state of a draft.
     pub approval: Option<ApprovalStory>,
 }
 

@@ -93,7 +93,7 @@ pub struct ReportSource<'s> {
 pub enum KeySource {
     /// Keys that the reader kept, which prove who signed.
     Kept,
-    /// The keys beside the data itself, which prove that no one without them changed it.
+    /// The keys next to the data itself, which prove that no one without them changed it.
     Own,
     /// The ledger's own key, and those of signers that its tenant has enrolled.
     Ledger,

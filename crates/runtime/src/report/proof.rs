@@ -72,7 +72,7 @@ impl ReceiptProof {
     }
 }
 
-/// Checks the receipt of a run that lies in a workspace, with everything beside it. A statement is returned only if it is the
+/// Checks the receipt of a run that is in a workspace, with everything next to it. A statement is returned only if it is the
 /// receipt's own.
 pub(super) fn of_run(
     reader: &RunReader,
@@ -90,7 +90,7 @@ pub(super) fn of_run(
     let receipt = reader.file(&summary.run, RECEIPT_FILE)?;
     let envelope = reader.file(&summary.run, ENVELOPE_FILE)?;
     let (Some(receipt), Some(envelope)) = (receipt, envelope) else {
-        let missing = "its receipt or the signed statement beside it is missing".to_owned();
+        let missing = "its receipt or the signed statement next to it is missing".to_owned();
         return Ok((ReceiptProof::new(ProofStatus::Refused, Some(missing)), None));
     };
     let keys = receipt_keys(source.keys);

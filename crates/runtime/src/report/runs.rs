@@ -51,9 +51,9 @@ pub struct RunRow {
     pub task: String,
     /// The agent's name, or its id if the name is not known.
     pub agent: Option<String>,
-    /// How it ended or stands.
+    /// Its outcome or state.
     pub status: String,
-    /// The same as `work status` says it: of a log, whose receipts tell no time-out and no interruption from another failure,
+    /// The same as `work status` says it: of a log, whose receipts do not distinguish timeouts and interruptions from other failures,
     /// `success`, `denied` or `failure`.
     pub outcome: String,
     /// When it was started.
@@ -89,7 +89,7 @@ pub struct RunStory {
     pub admission: Option<AdmissionStory>,
     /// What it changed.
     pub change: ChangeStory,
-    /// How long it took, and how much it did; absent before it is over.
+    /// How long it took, and how much it did; absent before it has ended.
     pub figures: Option<FigureStory>,
     /// Its tests.
     pub tests: Option<TestStory>,
@@ -297,7 +297,7 @@ pub struct RunVerdictStory {
     pub reason: String,
     /// When.
     pub at: String,
-    /// The account it was entered from; absent if it was signed, and before the run is over.
+    /// The account it was entered from; absent if it was signed, and before the run has ended.
     pub account: Option<AccountStory>,
     /// The fingerprint of the key that signed it.
     pub key: Option<String>,

@@ -64,7 +64,7 @@ const WORDS: &[(&str, &str)] = &[
     ("version", "asked for its version with"),
 ];
 
-/// The part of a configuration that a grant stands in.
+/// The part of a configuration that a grant is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -78,7 +78,7 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// Where it stands.
+    /// Where it is.
     pub part: Part,
     /// To whom, such as ``work agent `fixer` ``.
     pub to: String,
@@ -166,7 +166,7 @@ pub enum GrantError {
 }
 
 impl GrantSet {
-    /// What a configuration grants. Scripts count with their content if they lie in the project, or in another repository.
+    /// What a configuration grants. Scripts count with their content if they are in the project, or in another repository.
     ///
     /// # Errors
     /// When a script cannot be read.

@@ -1,5 +1,5 @@
 //! Webhooks: created, listed, enabled again, deleted and tried here; delivered by [`Deliverer`]. Each of it but a try is an entry
-//! of the tenant's log. Its secret, and how far it was delivered, are a subscription beside the log: a secret that signs
+//! of the tenant's log. Its secret, and how far it was delivered, are a subscription next to the log: a secret that signs
 //! cannot be kept as a digest, so it is in no entry, no export and no log line, and is shown once.
 
 mod delivery;
@@ -223,7 +223,7 @@ pub struct CreatedWebhook {
     pub report: WebhookReport,
 }
 
-/// What came of a try.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TestReport {
@@ -440,7 +440,7 @@ pub fn deliveries(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<Deliv
     Ok(Progress::read(subscription).report(subscription, ledger.last_seq(tenant)?))
 }
 
-/// Sends an event that is about no entry, now, and says what came of it. What waits is not affected.
+/// Sends an event that is about no entry, now, and reports the result. What waits is not affected.
 ///
 /// # Errors
 /// When there is no such webhook, or the ledger cannot be read.
@@ -515,7 +515,7 @@ fn find_in(view: &mut LogView<'_>, id: &Name) -> Result<Option<FoundWebhook>, Le
     Ok(Some(FoundWebhook { creation, entry, is_deleted }))
 }
 
-/// What an entry says of a webhook, if it is one of ours and about the webhook that it stands under.
+/// What an entry says of a webhook, if it is one of ours and about the webhook that it is stored under.
 fn webhook_entry(entry: &StoredEntry) -> Option<WebhookEntry> {
     let content = &entry.content;
     if content.module.as_str() != ACCESS.as_str() {

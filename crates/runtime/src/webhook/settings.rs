@@ -71,7 +71,7 @@ settings! {
 }
 
 impl WebhookSettings {
-    /// How long after so many failures the next try is made at the latest.
+    /// How long after this many failures the next try is made at the latest.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         let doubled = 1u64.checked_shl(failures.saturating_sub(1).min(40)).unwrap_or(u64::MAX);
         Duration::from_millis(self.webhook_retry_ms.saturating_mul(doubled).min(self.webhook_max_retry_ms))

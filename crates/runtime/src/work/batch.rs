@@ -58,7 +58,7 @@ pub struct RunOptions {
     pub only_failed: bool,
 }
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Clone, Debug)]
 pub enum ItemOutcome {
     /// It was run.
@@ -253,7 +253,7 @@ impl<'b> PlannedBatch<'b> {
     }
 }
 
-/// What a run that is over came to.
+/// What a finished run came to.
 pub(super) fn finished_earlier(work: &Work, run: &Uuid) -> Result<ItemOutcome, WorkError> {
     let result = work.runs.document(run, RESULT_FILE, ItemResult::parse)?;
     Ok(ItemOutcome::Finished { result: Box::new(result), is_earlier: true })
@@ -323,7 +323,7 @@ impl<'b> BatchRun<'b> {
         Ok(())
     }
 
-    /// Reports what became of an item, and says whether it succeeded.
+    /// Reports the outcome of an item, and says whether it succeeded.
     fn add(&mut self, outcome: ItemOutcome) -> bool {
         (self.report)(&outcome);
         let succeeded = match &outcome {

@@ -29,7 +29,7 @@ const CLEANED_TYPE: &str = "application/vnd.crealeph.cleaned-run+json";
 /// Which runs keep everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRuns {
-    /// The newest so many.
+    /// This many of the newest.
     Newest(usize),
     /// Those that ended within this time.
     Within(Duration),
@@ -48,7 +48,7 @@ pub struct CleanedRuns {
     pub capsules: usize,
     /// How much all of it held.
     pub bytes: u64,
-    /// Whether states and contents were left alone, since a run is going on.
+    /// Whether states and contents were left alone, since a run is in progress.
     pub is_busy: bool,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn clean(work: &Work, keep: KeepRuns, is_dry: bool) -> Result<Cleaned
         cleaned.runs += usize::from(bytes > 0);
         cleaned.bytes += bytes;
     }
-    // The contents that a run has captured are named by no state until it is over.
+    // The contents that a run has captured are named by no state until it has ended.
     cleaned.is_busy = state.started.values().any(|started| work.runs.is_alive(&started.owner));
     if cleaned.is_busy {
         return Ok(cleaned);
@@ -157,7 +157,7 @@ fn cleaned_file(work: &Work, run: &Uuid, names: &[&str]) -> RunFile {
     RunFile::new(CLEANED_FILE, work.signer.envelope_of(CLEANED_TYPE, &text))
 }
 
-/// The runs that are over, are not kept, and belong to no batch that can still resume.
+/// The finished runs that are not kept and belong to no batch that can still resume.
 fn old(state: &JournalState, keep: KeepRuns) -> Vec<&FinishedRun> {
     let now = super::now().instant().unix_nanos();
     let count = state.finished.len();

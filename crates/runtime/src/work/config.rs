@@ -51,7 +51,7 @@ pub struct WorkConfig {
     pub capsules: CapsuleBounds,
 }
 
-/// What a command may see, beside the workspace.
+/// What a command may see, in addition to the workspace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Granted {
     pub(super) env: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ pub(super) struct Hide {
 }
 
 impl Hide {
-    /// The glob that hides a path, or a folder that it lies in.
+    /// The glob that hides a path, or a folder that it is in.
     pub(super) fn covering<'h>(&'h self, path: &str) -> Option<&'h str> {
         let folders = Path::new(path).ancestors().filter(|folder| *folder != Path::new(""));
         let matched = folders.filter_map(|folder| self.globs.matches(folder).into_iter().next()).next()?;

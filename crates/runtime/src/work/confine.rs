@@ -17,7 +17,7 @@ const GIT: &str = ".git";
 /// Where a command has the prompt.
 pub(super) const PROMPT: &str = "{prompt}";
 
-/// The grants of a table of the configuration. What lies in the workspace is in the view already.
+/// The grants of a table of the configuration. What is in the workspace is in the view already.
 pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {
     let mut grants = match granted.toolchains {
         true => toolchains(workspace, granted.hosts.is_empty()),
@@ -134,7 +134,7 @@ pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> ResourceLimits {
     }
 }
 
-/// The git directory that a `.git` file leads to, and the one it shares, if they lie outside the workspace: worktrees
+/// The git directory that a `.git` file leads to, and the one it shares, if they are outside the workspace: worktrees
 /// and submodules need them to be readable. They count only if they lead back here: a `.git` file is a text that anyone
 /// can write, and could name another repository, or no repository at all.
 fn git_directories(workspace: &Path) -> Vec<PathBuf> {

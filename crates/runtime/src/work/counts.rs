@@ -197,7 +197,7 @@ fn has(line: &str, wanted: &str) -> bool {
     words(line).any(|word| word == wanted)
 }
 
-/// The number that stands before a word, or 0.
+/// The number before a word, or 0.
 fn before(line: &str, wanted: &str) -> u64 {
     let mut last = 0;
     for word in words(line) {

@@ -20,7 +20,7 @@ use crate::agents::process::with_causes;
 
 /// How many lines of failed tests are shown.
 const MAX_TEST_LINES: usize = 20;
-/// Where the exam keeps what the tests need meanwhile, beside the runs.
+/// Where the exam keeps what the tests need meanwhile, next to the runs.
 const SCRATCH: &str = ".crealeph/runs/doctor";
 
 /// One thing that was looked at.

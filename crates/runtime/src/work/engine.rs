@@ -195,11 +195,11 @@ impl Work {
         Ok(())
     }
 
-    /// Runs items, level by level; what became of each is handed to `report` as soon as it is known. Everything that is
+    /// Runs items, level by level; the outcome of each is handed to `report` as soon as it is known. Everything that is
     /// wrong with the list is found before anything runs.
     ///
     /// # Errors
-    /// When the list cannot be run as it is, or what became of it cannot be written.
+    /// When the list cannot be run as it is, or its outcome cannot be written.
     pub fn run(
         &self,
         items: &[WorkItem],
@@ -221,7 +221,7 @@ impl Work {
     /// Judges the change of a run again, without calling its agent.
     ///
     /// # Errors
-    /// When something is in the way, or what became of it cannot be written.
+    /// When something is in the way, or its outcome cannot be written.
     pub fn retry(
         &self,
         retryable: RetryableRun,
@@ -242,7 +242,7 @@ impl Work {
     /// Takes back what a run changed, in a run of its own.
     ///
     /// # Errors
-    /// When something is in the way, or what became of it cannot be written.
+    /// When something is in the way, or its outcome cannot be written.
     pub fn undo(
         &self,
         landed: LandedRun,
@@ -420,7 +420,7 @@ impl Work {
     }
 }
 
-/// Those of some paths that lie in a workspace, relative to it.
+/// Those of some paths that are in a workspace, relative to it.
 pub(super) fn paths_inside(workspace: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     let inside = |path: &PathBuf| {
         // It and folders above it may be created only later.

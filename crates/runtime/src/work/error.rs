@@ -68,7 +68,7 @@ pub enum WorkError {
     /// What the ledger says of approvals.
     #[error(transparent)]
     Approval(#[from] ApprovalError),
-    /// A path of an item lies elsewhere.
+    /// A path of an item is elsewhere.
     #[error(transparent)]
     Outside(#[from] OutsideWorkspace),
     /// No one is there for an item.
@@ -127,7 +127,7 @@ pub enum WorkError {
         /// Why not, and what to do.
         why: String,
     },
-    /// What a run changed cannot be taken back.
+    /// A run cannot be undone.
     #[error("run `{run}` cannot be undone: {why}")]
     NotUndoable {
         /// The run.
@@ -254,7 +254,7 @@ impl From<OutputOverlap> for WorkError {
     }
 }
 
-/// Why a run goes no further: it has ended without landing, and its receipt says so; or work cannot go on at all.
+/// Why a run goes no further: it has ended without landing, and its receipt says so; or work cannot continue at all.
 #[derive(Debug)]
 pub(super) enum Stop {
     Ended(Ending),

@@ -1,5 +1,5 @@
 //! Reading what an agent left, within the bounds of its run. Owns the order: list the paths, judge by what needs no content,
-//! and only then read, hash and compare, until the run's time is over. Copies nothing: contents stay in the view until the
+//! and only then read, hash and compare, until the run's time has expired. Copies nothing: contents stay in the view until the
 //! change lands.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -194,7 +194,7 @@ impl FrozenChange {
 
 /// Why reading goes no further.
 enum ReadingStop {
-    /// The time is over, or someone ended the run.
+    /// The time has expired, or someone ended the run.
     Stopped,
     Ended(Box<Unread>),
 }

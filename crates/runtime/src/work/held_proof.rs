@@ -17,7 +17,7 @@ use super::record::{DIFF_FILE, STDERR_FILE, STDOUT_FILE};
 use super::store::{RunStore, RunsError};
 use super::subject::SUBJECT_FILE;
 
-/// The signed statement beside a held change.
+/// The signed statement next to a held change.
 pub(super) const HELD_ENVELOPE: &str = "HELD.dsse.json";
 const PAYLOAD_TYPE: &str = "application/vnd.crealeph.held-change+json";
 /// What it covers, in this order.

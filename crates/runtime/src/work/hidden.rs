@@ -78,7 +78,7 @@ impl HiddenPaths {
         Ok(HiddenPaths { paths: others, withheld, shown })
     }
 
-    /// The glob that hides a path, or a folder that it lies in; nothing if it is shown.
+    /// The glob that hides a path, or a folder that it is in; nothing if it is shown.
     pub(super) fn covering<'h>(&self, hide: &'h Hide, path: &str) -> Option<&'h str> {
         match self.shown.contains(path) {
             true => None,

@@ -1,4 +1,4 @@
-//! Ending everything that runs when a person says so. Owns the handles of the runs that are going on, as long as they do;
+//! Ending everything that runs when a person says so. Owns the handles of the runs in progress, as long as they run;
 //! once used it stays used, and whatever starts afterwards is ended at once.
 
 use std::collections::BTreeMap;

@@ -95,13 +95,13 @@ pub(super) enum Event {
         run: Uuid,
         number: u64,
     },
-    /// The ledger has what became of that landing.
+    /// The ledger has the outcome of that landing.
     LandingSettled {
         #[serde(with = "text")]
         run: Uuid,
         number: u64,
     },
-    /// A run is over.
+    /// A run has ended.
     Finished(Box<FinishedRun>),
     /// Its receipt is in the ledger.
     Recorded {
@@ -285,7 +285,7 @@ pub(super) enum CapsuleState {
     LeftOut(String),
 }
 
-/// A value that stands in a line as text.
+/// A value that is in a line as text.
 trait JournalText: Sized {
     fn from_text(text: &str) -> Option<Self>;
     fn to_text(&self) -> String;
@@ -415,7 +415,7 @@ pub(super) struct PreparedRun {
     pub(super) finished: FinishedRun,
 }
 
-/// What stays known of a run, however it went on.
+/// What stays known of a run, whatever happened later.
 #[derive(Clone, Debug)]
 pub(super) struct KnownRun {
     /// The agent's name; absent for the merge of a level, and in journals of earlier versions.
@@ -423,14 +423,14 @@ pub(super) struct KnownRun {
     pub(super) started_at: Timestamp,
     /// The run that it rests on; absent in journals of earlier versions.
     pub(super) earlier: Option<EarlierLink>,
-    /// Its place among those that are over.
+    /// Its place among finished runs.
     pub(super) finished: Option<usize>,
 }
 
 /// What the journal adds up to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JournalState {
-    /// Runs that are over, in the order of their receipts.
+    /// Finished runs, in the order of their receipts.
     pub(super) finished: Vec<FinishedRun>,
     /// Runs that were started and are neither over nor held.
     pub(super) started: BTreeMap<Uuid, StartedRun>,
@@ -444,7 +444,7 @@ pub(super) struct JournalState {
     pub(super) verdicts: BTreeMap<Uuid, RunVerdict>,
     /// The entries that hold changes for people.
     pub(super) submitted: BTreeMap<Uuid, String>,
-    /// Landings of which the ledger may not have what became of them.
+    /// Landings whose outcome the ledger may not have.
     pub(super) landings: BTreeMap<Uuid, u64>,
     /// Batches that were begun and not ended, and how many runs were over then.
     pub(super) open_batches: BTreeMap<Blake3, usize>,
@@ -455,7 +455,7 @@ pub(super) struct JournalState {
     recorded: BTreeSet<Uuid>,
     known: BTreeMap<Uuid, KnownRun>,
     by_run_hash: BTreeMap<Blake3, Uuid>,
-    /// The place of the newest success of an item among those that are over.
+    /// The place of the newest success of an item among finished runs.
     succeeded: BTreeMap<ItemId, usize>,
 }
 
@@ -527,7 +527,7 @@ impl JournalState {
         self.known.get(run)
     }
 
-    /// The runs whose ids start with a text, in their order, at most so many.
+    /// The runs whose ids start with a text, in their order, at most this many.
     pub(super) fn starting(&self, start: &str, limit: usize) -> Vec<Uuid> {
         let Some(first) = Uuid::least_with_start(start) else { return Vec::new() };
         let later = self.known.range(first..).map(|(run, _)| *run);
@@ -580,7 +580,7 @@ impl JournalState {
         self.finished.iter().skip(start).rev()
     }
 
-    /// A run that is over.
+    /// A finished run.
     pub(super) fn over(&self, run: &Uuid) -> Option<&FinishedRun> {
         self.finished.get(self.known(run)?.finished?)
     }
@@ -666,7 +666,7 @@ impl Journal {
         Ok(folded)
     }
 
-    /// What stands after the last line that was read; everything if the journal is another, shorter one now.
+    /// What is after the last line that was read; everything if the journal is another, shorter one now.
     fn new_lines(&self, file: &mut File, folded: &mut Folded) -> Result<Vec<u8>, RunsError> {
         let failed = failed("read", &self.path);
         let length = file.metadata().map_err(&failed)?.len();

@@ -1,5 +1,5 @@
 //! From a tested run to a change that is there (R30): on the state as it is now, tested again if something was merged since, then
-//! published, held, or committed to a branch. A run that gets this far and cannot land is taken back whole.
+//! published, held, or committed to a branch. A run that gets this far and cannot land is rolled back whole.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,14 +65,14 @@ impl Landed {
     }
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(super) enum Concluded {
     Finished(Box<ItemResult>),
     Held(HeldRun),
 }
 
-/// A run on its way to land. Its evidence grows by tests that are run again; what was put into the store for it is taken back if
+/// A run on its way to land. Its evidence grows by tests that are run again; what was put into the store for it is rolled back if
 /// it does not land.
 pub(super) struct LandingRun<'l> {
     pub(super) writer: RunWriter<'l>,
@@ -137,7 +137,7 @@ impl<'l> LandingRun<'l> {
         subject::needs_approval(self.writer.work, &self.evidence, changes, self.runner.agent)
     }
 
-    /// Writes the landing of a change that people approved, if their verdicts still count. What becomes of it is settled with the
+    /// Writes the landing of a change that people approved, if their verdicts still count. Its outcome is settled with the
     /// journal, also after a crash.
     fn record_landing(&self) -> Result<(), WorkError> {
         let Some(landing) = &self.approved else { return Ok(()) };
@@ -147,7 +147,7 @@ impl<'l> LandingRun<'l> {
         Ok(())
     }
 
-    /// Writes what becomes of a run: it lands, is held, or leaves nothing.
+    /// Writes the outcome of a run: it lands, is held, or leaves nothing.
     pub(super) fn conclude(
         writer: RunWriter<'l>,
         runner: ItemRunner<'l>,
@@ -181,7 +181,7 @@ impl<'l> LandingRun<'l> {
         }
     }
 
-    /// What became of it, if it landed or is held; else it is taken back and its receipt says why.
+    /// Its outcome, if it landed or is held; else it is rolled back and its receipt says why.
     fn or_give_up(mut self, concluded: Result<Concluded, Stop>) -> Result<Concluded, WorkError> {
         match concluded.map_err(Stop::for_receipt) {
             Ok(concluded) => Ok(concluded),

@@ -1,12 +1,12 @@
 //! What a run's agent and tests print, kept as it comes in the run's folder: redacted, bounded, and there after a crash. Owns the form
-//! of these files and their bound: the start and the end of the output stay, and what lay between is counted.
+//! of these files and their bound: the start and the end of the output stay, and the bytes in between are counted.
 //!
 //! A file is named by the place in the whole output where it begins (`output.0.log`), and holds whole records, one a line:
 //!
 //! ```text
 //! agent> a line of the agent's standard output
 //! tests! a line of the tests' standard error
-//! agent>+a line whose end has not come yet, or that is very long; its next record goes on
+//! agent>+a line whose end has not come yet, or that is very long; its next record continues
 //! ```
 
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ const LAST_FILES: usize = 3;
 const MAX_RECORD_BYTES: usize = 8 << 10;
 /// How much of a line is shown with a failure.
 const MAX_SHOWN_CHARS: usize = 400;
-/// What stands before the text of a record: whose it is, the stream, and whether its line goes on.
+/// What is before the text of a record: whose it is, the stream, and whether its line continues.
 const HEADER_BYTES: usize = 7;
 
 /// Whose output it is.
@@ -67,7 +67,7 @@ pub enum LogRecord {
         is_error: bool,
         /// The text, without the line's end.
         text: String,
-        /// Whether the line goes on in the next record of the same stream.
+        /// Whether the line continues in the next record of the same stream.
         goes_on: bool,
     },
     /// So many bytes were left out.
@@ -142,12 +142,12 @@ struct LogStream {
 }
 
 impl RunLog {
-    /// The log of a run in its folder; goes on after what is there.
+    /// The log of a run in its folder; continues after what is there.
     pub(super) fn new(folder: PathBuf, redactor: Redactor) -> Self {
         RunLog { folder, redactor, state: Mutex::default() }
     }
 
-    /// Takes what was printed. What cannot be written is lost, and the run goes on.
+    /// Takes what was printed. What cannot be written is lost, and the run continues.
     pub(super) fn take(&self, source: LogSource, stream: Stream, bytes: &[u8]) {
         let is_error = match stream {
             Stream::Stdout => false,
@@ -225,7 +225,7 @@ impl RunLog {
     }
 }
 
-/// The records of what was printed so far; a line without its end is taken too, and goes on.
+/// The records of what was printed so far; a line without its end is taken too, and continues.
 fn records(source: LogSource, is_error: bool, printed: &mut Vec<u8>, is_end: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mark = if is_error { '!' } else { '>' };
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(follower.read().unwrap(), rest);
         assert_eq!(follower.read().unwrap(), []);
         assert_eq!(read(folder.path()).len(), 6);
-        // A second process of the same run goes on after what is there.
+        // A second process of the same run continues after what is there.
         let again = super::tests::log(folder.path(), &[]);
         again.take(LogSource::Tests, Stream::Stdout, b"again\n");
         assert_eq!(follower.read().unwrap(), [line(LogSource::Tests, false, "again", false)]);

@@ -87,7 +87,7 @@ pub(super) fn version(agent: &WorkAgent, sandbox: &Sandbox, workspace: &Path) ->
     let program = agent.command.first().filter(|_| !agent.version.is_empty())?;
     let is_inside = agent.program().is_none_or(|path| path.starts_with(workspace));
     if is_inside {
-        // What lies in the workspace is only there in a view of it.
+        // What is in the workspace is only there in a view of it.
         return None;
     }
     let granted = Granted {

@@ -22,7 +22,7 @@ pub struct OutputPart {
     pub started_at: String,
     /// Since when it has been in that state.
     pub since: String,
-    /// Whether it goes on, so that more can come.
+    /// Whether it continues, so that more can come.
     pub is_running: bool,
     /// Where this part begins in the whole output, in bytes.
     pub after: u64,
@@ -35,7 +35,7 @@ pub struct OutputPart {
 }
 
 impl OutputPart {
-    /// What was printed from a place on, about so many bytes; absent if there is no such run.
+    /// What was printed from a place on, about this many bytes; absent if there is no such run.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -54,7 +54,7 @@ impl OutputPart {
         Ok(Some(OutputPart { after: place, has_more, records, ..part }))
     }
 
-    /// The end of what was printed so far, about so many bytes; absent if there is no such run.
+    /// The end of what was printed so far, about this many bytes; absent if there is no such run.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -72,7 +72,7 @@ impl OutputPart {
         Ok(Some(OutputPart { after, records, ..part }))
     }
 
-    /// How far the run has come, and then what it printed: what is written before the run is over is there when it is over.
+    /// How far the run has come, and then what it printed: what is written before the run has ended is there when it has ended.
     fn read<T>(
         reader: &RunReader,
         run: &Uuid,

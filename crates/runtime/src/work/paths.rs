@@ -1,5 +1,5 @@
 //! The paths that a work item names (R25): relative to the workspace, or absolute inside it. Owns their one written form;
-//! refuses a path that lies elsewhere.
+//! refuses a path that is elsewhere.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crealeph_workspace::State;
 
 use crate::configuration::absolute;
 
-/// A path of an item that does not lie in the workspace.
+/// A path of an item that is not in the workspace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("item `{item}` names `{path}`, which is not in the workspace `{workspace}`; name a path inside it")]
 pub struct OutsideWorkspace {
@@ -34,7 +34,7 @@ pub(super) fn relative<'p>(
     })
 }
 
-/// Checks that everything an item names lies in the workspace.
+/// Checks that everything an item names is in the workspace.
 pub(super) fn check(item: &WorkItem, workspace: &Path) -> Result<(), OutsideWorkspace> {
     let all =
         relative(item.input_files.as_ref(), workspace).chain(relative(item.output_files.as_ref(), workspace));

@@ -87,7 +87,7 @@ fn resolve_program(table: &mut toml::Table) {
     table.insert("read".to_owned(), Value::Array(places.collect()));
 }
 
-/// The outermost `node_modules` that a program lies in, if it does.
+/// The outermost `node_modules` that a program is in, if any.
 fn packages_around(program: &Path) -> Option<PathBuf> {
     program.ancestors().filter(|folder| folder.ends_with("node_modules")).last().map(Path::to_owned)
 }

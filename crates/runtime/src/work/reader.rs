@@ -27,13 +27,13 @@ use super::store::{RunStore, RunsError};
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// It is over.
+    /// It has ended.
     Over(RunStatus),
     /// It was ended by a person or a crash.
     Interrupted,
     /// Its change waits for a verdict.
     Held,
-    /// It goes on.
+    /// It continues.
     Running,
     /// Its process ended; the next command settles it.
     Unsettled,
@@ -209,7 +209,7 @@ impl RunReader {
         Ok(one_id(word, candidates)?.and_then(|run| Uuid::parse(&run)))
     }
 
-    /// The ids of runs that start with a text, at most so many.
+    /// The ids of runs that start with a text, at most this many.
     pub fn starting(&self, start: &str, limit: usize) -> Vec<Uuid> {
         self.state.starting(start, limit)
     }

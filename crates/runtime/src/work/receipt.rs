@@ -42,13 +42,13 @@ const SUCCEEDED: Literal = Literal::new("succeeded");
 const FAILED: Literal = Literal::new("failed");
 /// The receipt's file in a run's folder.
 pub const RECEIPT_FILE: &str = RECEIPT_NAME;
-/// The signed statement beside it.
+/// The signed statement next to it.
 pub const ENVELOPE_FILE: &str = "RECEIPT.dsse.json";
-/// The diff beside it.
+/// The diff next to it.
 pub const DIFF_FILE: &str = "change.diff";
 /// How it ended.
 pub(crate) const RESULT_FILE: &str = "result.json";
-/// The work item beside it.
+/// The work item next to it.
 pub const ITEM_FILE: &str = "work-item.json";
 
 /// DeltaLists by class (R28).
@@ -163,7 +163,7 @@ pub struct ReceiptFacts {
     pub robot: RobotId,
     /// The entries the item came from.
     pub lineage: Vec<LedgerId>,
-    /// What is to lie beside the receipt: result, diff, outputs. The statement names their digests.
+    /// What is to be next to the receipt: result, diff, outputs. The statement names their digests.
     pub beside: Vec<RunFile>,
 }
 

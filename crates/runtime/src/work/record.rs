@@ -44,7 +44,7 @@ pub(super) const STDERR_FILE: &str = "stderr.txt";
 pub(super) const ORIGIN_FILE: &str = "origin.json";
 /// What only a run has that is not over.
 pub(super) const TRANSIENT_FILES: [&str; 4] = [HELD_FILE, HELD_ENVELOPE, SUBJECT_FILE, ORIGIN_FILE];
-/// The entry of a receipt, kept beside it until the ledger has it.
+/// The entry of a receipt, kept next to it until the ledger has it.
 pub(super) const ENTRY_FILE: &str = "entry.json";
 
 /// A change that is about to land, once it is settled what it lands on.
@@ -57,7 +57,7 @@ pub(super) struct Landing {
     pub(super) publish: PublishTarget,
 }
 
-/// Writes what becomes of runs, while no one else does.
+/// Writes the outcomes of runs, while no one else does.
 #[derive(Debug)]
 pub(super) struct RunWriter<'w> {
     pub(super) work: &'w Work,
@@ -212,7 +212,7 @@ impl<'w> RunWriter<'w> {
         Ok(self.seal(&self.facts(evidence, Some(landing), None))?.receipt.into_inner())
     }
 
-    /// Seals a receipt at the end of the chain, and writes that its run is over.
+    /// Seals a receipt at the end of the chain, and writes that its run has ended.
     fn finish(&self, facts: ReceiptFacts, parts: FinishedParts<'_>) -> Result<(), WorkError> {
         let facts = ReceiptFacts { previous: self.runs.state()?.head(), ..facts };
         let sealed = self.seal(&facts)?;
@@ -336,7 +336,7 @@ impl<'w> RunWriter<'w> {
     }
 }
 
-/// What the journal says of a run that is over, beside what its receipt says.
+/// What the journal says of a finished run, in addition to what its receipt says.
 struct FinishedParts<'p> {
     batch: &'p Blake3,
     is_interrupted: bool,
@@ -368,7 +368,7 @@ impl<'p> FinishedParts<'p> {
     }
 }
 
-/// A work item that was kept beside its run.
+/// A work item that was kept next to its run.
 pub(super) fn parse_item(bytes: &[u8]) -> Option<WorkItem> {
     Valid::parse(bytes, &Limits::own(usize::MAX)).ok().map(Valid::into_inner)
 }
@@ -380,7 +380,7 @@ fn files(sealed: &SealedReceipt) -> Vec<RunFile> {
     all
 }
 
-/// What lies beside a receipt: the result, the diff and the outputs.
+/// What is next to a receipt: the result, the diff and the outputs.
 fn beside(evidence: &RunEvidence, result: &ItemResult) -> Vec<RunFile> {
     vec![
         RunFile::new(RESULT_FILE, result.to_json()),

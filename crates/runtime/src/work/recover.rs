@@ -95,7 +95,7 @@ pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
     Ok(recovery)
 }
 
-/// Writes to the ledger what became of landings: completed if the run is over and succeeded, else void.
+/// Writes to the ledger the outcomes of landings: completed if the run has finished and succeeded, else void.
 pub(super) fn settle_landings(writer: &RunWriter<'_>) -> Result<(), WorkError> {
     let state = writer.runs.state()?;
     let work = writer.work;

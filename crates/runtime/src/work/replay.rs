@@ -1,5 +1,5 @@
-//! Replaying a success (R31): the state before in a scratch folder, the recorded change on it, and the hash of what comes of
-//! it. Owns the exported form of a run, a folder laid out like `.crealeph` with what one run needs; never touches a
+//! Replaying a success (R31): the state before in a scratch folder, the recorded change on it, and the hash of the
+//! result. Owns the exported form of a run, a folder laid out like `.crealeph` with what one run needs; never touches a
 //! workspace.
 
 use std::fs;
@@ -101,7 +101,7 @@ pub struct RecordedRun {
 /// What a replay came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOutcome {
-    /// The state that came of it.
+    /// The resulting state.
     pub state: Blake3,
     /// The state that the receipt says.
     pub expected: Blake3,
@@ -110,7 +110,7 @@ pub struct ReplayOutcome {
 }
 
 impl RecordedRun {
-    /// Reads the run in a folder; the states lie two folders above it, in its workspace as in an export.
+    /// Reads the run in a folder; the states are two folders above it, in its workspace as in an export.
     ///
     /// # Errors
     /// When it is no run that succeeded, or its states are not there.

@@ -1,4 +1,4 @@
-//! A RunResult with its item beside it: a value until it is printed or kept. Owns its one written form, the line that a pipe gets and
+//! A RunResult with its item next to it: a value until it is printed or kept. Owns its one written form, the line that a pipe gets and
 //! that `result.json` holds.
 
 use crealeph_contracts::RunResult;

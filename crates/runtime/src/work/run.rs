@@ -49,7 +49,7 @@ const CUT_NOTICE_BYTES: usize = 64;
 const ITEM_FILE: &str = "work-item.json";
 const PROMPT_FILE: &str = "prompt.txt";
 
-/// How far a run has come, as it goes on.
+/// The progress of a run.
 #[derive(Clone, Debug)]
 pub enum RunStage {
     /// The agent runs.

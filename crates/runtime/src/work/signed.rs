@@ -1,6 +1,6 @@
 //! Held changes in a tenant with enrolled people (R33): what their signed verdicts in the ledger come to is carried out here, by whichever
 //! process holds the workspace's lock. Conflict, quorum and lapse are checked under it, the landing is written right before the change is
-//! published, and the journal settles what became of it.
+//! published, and the journal settles its outcome.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ use crate::approvals::{ChangeLanding, SubjectCase, append_outcome, decided_chang
 /// How often it is looked for an interrupt while nothing is decided.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How a held run stands.
+/// The state of a held run.
 #[derive(Clone, Debug)]
 pub enum SettledRun {
-    /// It waits for so many more approvals.
+    /// It waits for this many more approvals.
     Waiting {
         /// How many.
         missing: u64,
@@ -38,12 +38,12 @@ pub enum SettledRun {
     Decided(Box<DecidedRun>),
 }
 
-/// A held change that people decided about, and what came of it here.
+/// A held change that people decided about, and its result here.
 #[derive(Debug)]
 pub struct DecidedChange {
     /// The run.
     pub run: Uuid,
-    /// What came of it; a conflict leaves it held.
+    /// Its outcome; a conflict leaves it held.
     pub settled: Result<SettledRun, WorkError>,
 }
 
@@ -127,7 +127,7 @@ fn held_run(writer: &RunWriter<'_>, run: &Uuid) -> Result<HeldChange, WorkError>
     state.held.get(run).cloned().ok_or_else(|| WorkError::NotHeld(state.short(run)))
 }
 
-/// How the change stands by the ledger. A landing that was written for it and is not in the journal came to nothing: its process died while
+/// The state of the change by the ledger. A landing that was written for it and is not in the journal came to nothing: its process died while
 /// the ledger took it, and the change is still held here.
 fn standing(work: &Work, run: &Uuid) -> Result<SubjectCase, WorkError> {
     let id = LedgerId::parse(&run.to_string()).map_err(SealError::Name)?;

@@ -163,7 +163,7 @@ impl<'b> PlannedRun<'b> {
         self.clock
     }
 
-    /// What is known of the run if it is over now.
+    /// What is known of the run if it has ended now.
     pub(super) fn into_evidence(self, agent: AgentReport, change: ChangeReport) -> RunEvidence {
         let times = RunTimes {
             started_at: self.started_at,
@@ -261,7 +261,7 @@ pub(super) struct RunEvidence {
 }
 
 impl WorkedRun<'_> {
-    /// What is known of the run if it is over now, and its change.
+    /// What is known of the run if it has ended now, and its change.
     pub(super) fn into_ended(self) -> (RunEvidence, UnlandedChange) {
         let WorkedRun { planned, agent, frozen, view } = self;
         let FrozenChange { capsule, own, report } = frozen;
@@ -270,7 +270,7 @@ impl WorkedRun<'_> {
 }
 
 impl TestedRun {
-    /// The same of a run whose tests are over.
+    /// The same of a run whose tests have ended.
     pub(super) fn into_ended(self) -> (RunEvidence, UnlandedChange) {
         let TestedRun { evidence, capsule, own, view } = self;
         (evidence, UnlandedChange::new(own, capsule, view))

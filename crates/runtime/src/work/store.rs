@@ -348,7 +348,7 @@ fn make_folder(folder: &Path) -> Result<(), RunsError> {
     }
 }
 
-/// Writes a file beside the one that it replaces.
+/// Writes a file next to the one that it replaces.
 fn write_new(folder: &Path, file: &RunFile) -> Result<(PathBuf, File), RunsError> {
     let RunFile { name, bytes, is_executable } = file;
     let new = folder.join(format!(".{name}.new"));

@@ -23,7 +23,7 @@ use super::run::count;
 use super::stage::RunEvidence;
 use super::store::RunsError;
 
-/// The record, beside the held change.
+/// The record, next to the held change.
 pub(super) const SUBJECT_FILE: &str = "held-change.json";
 
 /// The record of a change that is held from now on, and its text.
@@ -73,7 +73,7 @@ pub(super) fn record(
     Ok(record.fitted().map_err(SealError::Compose)?.1)
 }
 
-/// What rules tell a change apart by.
+/// What rules distinguish a change by.
 fn class(evidence: &RunEvidence, changes: &[Change], agent: &WorkAgent) -> SubjectClass {
     let test_command = evidence.identity.item.test_command.as_deref();
     let touches = |wanted: DeltaClass| {
@@ -126,7 +126,7 @@ impl RunWriter<'_> {
     }
 }
 
-/// The record that lies beside a held change; one of an earlier version has none.
+/// The record that is next to a held change; one of an earlier version has none.
 fn stored(work: &Work, run: &Uuid) -> Result<Option<HeldChangeRecord>, WorkError> {
     match work.runs.read(run, SUBJECT_FILE)? {
         None => Ok(None),

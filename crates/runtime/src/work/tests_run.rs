@@ -25,7 +25,7 @@ const CONTENTS: &str = "/run/crealeph-change";
 /// How much of the output is kept: its start, and its end.
 const MAX_START_BYTES: usize = 16 << 10;
 const MAX_END_BYTES: usize = 48 << 10;
-/// What stands behind the number of bytes that are not kept.
+/// What is behind the number of bytes that are not kept.
 const LEFT_OUT: &str = " bytes left out …]\n";
 
 /// What tests said.

@@ -159,14 +159,14 @@ impl World {
         World { ledger, builder, agent, hands, location, folder }
     }
 
-    /// For what other processes take part in: time goes on by itself.
+    /// For what other processes take part in: time passes by itself.
     pub(crate) fn by_the_real_clock(place: &dyn Place) -> World {
         let folder = tempfile::tempdir().unwrap();
         let options = LedgerOptions { keys: Some(folder.path().join("keys")), ..LedgerOptions::default() };
         World::new(place, Counting::default(), folder, Arc::default(), options)
     }
 
-    /// Time goes on.
+    /// Time passes.
     pub(crate) fn wait(&self, minutes: i64) {
         self.hands.fetch_add(minutes * MINUTE, Ordering::SeqCst);
     }

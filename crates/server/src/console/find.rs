@@ -77,7 +77,7 @@ fn by_id(call: &Call, words: &str) -> Result<Vec<SearchHit>, Problem> {
     }
     for id in ledger.ids_starting(tenant, IdKind::Execution, words, MAX_HITS)? {
         let href = format!("/ledger?execution={}", encoded(&id));
-        // A restricted key sees its own robot's entries on that page alone; the id itself would tell it of others.
+        // A restricted key sees its own robot's entries on that page alone; the id itself would reveal others to it.
         if who.robot_id.is_none() {
             let about = "execution of the Builder".to_owned();
             hits.push(SearchHit { kind: "execution", id, about, href, at: None, state: None });

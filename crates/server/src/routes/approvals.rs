@@ -1,4 +1,4 @@
-//! Approvals: what waits, what a verdict on it would say, verdicts that people signed, and why something stands as it does. The
+//! Approvals: what waits, what a verdict on it would say, verdicts that people signed, and why something has its state. The
 //! signature proves the person; the key only lets the request in. The server cannot sign.
 
 use crealeph_contracts::approval::{
@@ -154,7 +154,7 @@ fn record(call: &Call) -> Result<Reply, Problem> {
     recorded(call, parsed(&call.body)?)
 }
 
-/// Records a verdict, and says what became of it.
+/// Records a verdict, and reports the outcome.
 pub(crate) fn recorded(call: &Call, signed: SignedPayload) -> Result<Reply, Problem> {
     let read: VerdictStatement = parsed(signed.statement.as_str().as_bytes())?;
     let signed = SignedPayload { statement: JsonObject::of("the verdict", &read)?, ..signed };

@@ -118,7 +118,7 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::text(STREAM_TYPE, Body::from_stream(frames)))
 }
 
-/// What a stream that goes on found.
+/// What a stream that continues found.
 enum Advance {
     /// There may be more at once.
     More,
@@ -126,11 +126,11 @@ enum Advance {
     Everything,
     /// The ledger cannot be read now.
     Unread,
-    /// It is over.
+    /// It has ended.
     End(&'static str),
 }
 
-/// Why a stream that has nothing to send goes on.
+/// Why a stream that has nothing to send continues.
 enum Woken {
     Grown,
     Stopping,

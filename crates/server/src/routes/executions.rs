@@ -24,7 +24,7 @@ use crate::reply::Reply;
 use crate::settings::ServerBounds;
 
 pub(super) const USUAL_PAGE: usize = 100;
-/// How much of a reason a header holds, and what is encoded in it, beside all that is not ASCII.
+/// How much of a reason a header holds, and what is encoded in it, in addition to all characters that are not ASCII.
 const MAX_REASON_CHARS: usize = 1_000;
 const IN_HEADER: &AsciiSet = &CONTROLS.add(b'%');
 

@@ -96,7 +96,7 @@ impl Export {
     }
 }
 
-/// Hands bytes over to the connection, as fast as the client reads and until its time is over.
+/// Hands bytes over to the connection, as fast as the client reads and until its time has expired.
 struct PartWriter {
     sender: Sender<Result<Bytes, io::Error>>,
     part: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Ids as people type and read them: what a word stands for, and the shortest start that tells an id apart.
+//! Ids as people type and read them: what a word stands for, and the shortest start that distinguishes an id.
 
 use axum::http::StatusCode;
 use crealeph_contracts::short_id::IdRequest;

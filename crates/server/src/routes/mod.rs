@@ -100,7 +100,7 @@ pub(crate) fn routes() -> impl Iterator<Item = &'static Route> + Clone {
     .flatten()
 }
 
-/// The routes that have no table of their own beside their handlers.
+/// The routes that have no table of their own in addition to their handlers.
 const ROUTES: &[Route] = &[
     Route {
         method: Verb::Get,

@@ -1,4 +1,4 @@
-//! Robots: listed, their snapshots, how they stand. What the policy says of a question.
+//! Robots: listed, their snapshots, their state. What the policy says of a question.
 
 use std::time::Instant;
 

@@ -46,7 +46,7 @@ pub(super) fn submit(app: Arc<App>, call: Arc<Call>) -> FutureReply {
     })
 }
 
-/// What became of a request that may be answered later.
+/// The outcome of a request that may be answered later.
 enum Accepted {
     Answered(Reply),
     Open(OpenRun),

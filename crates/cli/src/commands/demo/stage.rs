@@ -20,7 +20,7 @@ const MAX_LINES: usize = 24;
 /// How a step must end.
 pub(super) struct Ending {
     pub(super) code: i32,
-    /// What must stand in its output.
+    /// What must be in its output.
     pub(super) says: &'static str,
     /// What must not, unless it is empty.
     pub(super) lacks: &'static str,
@@ -215,7 +215,7 @@ fn temporary() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Breaks a line between words so that it fits; what it goes on with is indented as far as it was, and two more.
+/// Breaks a line between words so that it fits; what it continues with is indented as far as it was, and two more.
 fn wrapped(line: &str, indent: &str, columns: usize) -> String {
     let margin: String = line.chars().take_while(|letter| *letter == ' ').collect();
     let first = format!("{indent}{margin}");

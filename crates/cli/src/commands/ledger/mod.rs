@@ -76,7 +76,7 @@ pub(super) struct At {
     #[arg(long, global = true)]
     tenant: Option<String>,
 
-    /// Folder of the signing keys [default: beside the ledger]
+    /// Folder of the signing keys [default: next to the ledger]
     #[arg(long, global = true, value_name = "FOLDER")]
     keys: Option<PathBuf>,
 

@@ -186,7 +186,7 @@ pub(super) struct Verify {
     /// Checkpoint that you saved; can be repeated
     #[arg(long, value_name = "FILE")]
     checkpoint: Vec<PathBuf>,
-    /// File of public keys that you saved [default: the keys beside the ledger]
+    /// File of public keys that you saved [default: the keys next to the ledger]
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
 }
@@ -213,7 +213,9 @@ impl Verify {
         if keys.is_empty()
             && let Some((ledger, at, _)) = &ledger
         {
-            note!("verifying with the keys beside the ledger; use --key to verify with a key that you saved");
+            note!(
+                "verifying with the keys next to the ledger; use --key to verify with a key that you saved"
+            );
             for key in ledger.verifier_keys(&at.tenant)? {
                 keys.push(parse_key(&key)?);
             }
@@ -253,7 +255,7 @@ impl Verify {
     }
 }
 
-/// What the ledger's own tables say beside the entries: columns, indexes, other rows, the schema.
+/// What the ledger's own tables say in addition to the entries: columns, indexes, other rows, the schema.
 fn audit_ledger(ledger: &Ledger, at: &Settled, size: u64) -> Result<Option<Finding>, Failure> {
     let mut progress = Progress::alone("entries compared with the tables").of(Some(size));
     // The database checks its storage first, which takes a while for a large one.
@@ -357,7 +359,7 @@ fn check_ledger(
 }
 
 /// Takes in what the keys have signed of an export, and nothing else: it is checked whole, as an outsider would, before the
-/// first entry is taken, and what stands after the last signed checkpoint is left out.
+/// first entry is taken, and what is after the last signed checkpoint is left out.
 pub(super) fn import_signed(
     ledger: &Ledger,
     source: &Source,

@@ -151,7 +151,7 @@ impl Batch {
     }
 }
 
-/// What came of the lines so far.
+/// The result of the lines so far.
 struct Tally {
     progress: Progress,
     is_printed: bool,

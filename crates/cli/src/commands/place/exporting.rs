@@ -9,7 +9,7 @@ use crate::input::{Reader, Source};
 
 /// The media type of an export.
 const LINES_TYPE: &str = "application/x-ndjson";
-/// How much of an export is read. What lies beyond is missing, and anyone who reads the export notices.
+/// How much of an export is read. What is beyond is missing, and anyone who reads the export notices.
 const MAX_EXPORT_BYTES: u64 = 1 << 38;
 
 impl RemoteLog {

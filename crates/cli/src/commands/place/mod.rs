@@ -93,7 +93,7 @@ pub(super) enum LogSource {
 pub(super) struct LogAlarm(Option<LogWatch>);
 
 impl LogAlarm {
-    /// Waits for new entries, so long at most.
+    /// Waits for new entries, for at most this long.
     pub(super) fn wait(&mut self, most: Duration) {
         match &mut self.0 {
             Some(watch) => {

@@ -275,7 +275,7 @@ fn is_missing(failure: &Failure) -> bool {
     )
 }
 
-/// The keys beside the data, as far as this user can read them.
+/// The keys next to the data, as far as this user can read them.
 fn own_keys(
     signer: Option<&Signer>,
     ledger: Option<&Ledger>,
@@ -312,7 +312,7 @@ fn document(report: &ActivityReport) -> Document {
     runs::blocks(report, &mut blocks);
     executions::blocks(report, &mut blocks);
     if report.runs.rows.is_empty() && report.executions.rows.is_empty() {
-        blocks.push(Block::Paragraph(only(text("Nothing happened that was asked for."))));
+        blocks.push(Block::Paragraph(only(text("No run or execution matches."))));
     }
     if !report.unknown.is_empty() {
         blocks.push(Block::Heading { level: 2, text: only(text("What this report cannot know")) });

@@ -10,7 +10,7 @@ use super::{approvals, cut, proof, shown_in_full};
 use crate::render::counted;
 use crate::report::{Block, Inline, QuoteKind, Tone, code, listed, only, text};
 
-/// How much of a task stands in a table.
+/// How much of a task is shown in a table.
 const MAX_TASK_CHARS: usize = 60;
 
 type Fact = (&'static str, Vec<Inline>);
@@ -111,7 +111,7 @@ fn who(story: &RunStory) -> Vec<Fact> {
     if let Some(earlier) = &story.earlier_run {
         let relation = match earlier.relation.as_ref() {
             "undoes" => "undoes run ",
-            _ => "judges again run ",
+            _ => "retries run ",
         };
         facts.push(("Rests on", vec![text(relation), code(earlier.run.to_string())]));
     }

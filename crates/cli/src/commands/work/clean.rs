@@ -1,4 +1,4 @@
-//! `crealeph work clean`: removes what old runs left beside their receipts.
+//! `crealeph work clean`: removes what old runs left next to their receipts.
 
 use std::time::Duration;
 

@@ -158,7 +158,7 @@ impl Recover {
             && recovery.undone == 0
             && decided.is_empty()
         {
-            output.line("nothing was left to settle")?;
+            output.line("nothing to recover")?;
         }
         Ok(CommandOutcome::Good)
     }

@@ -1,4 +1,4 @@
-//! Work as it goes on, for a person who looks at it: level, items, time, tool operations, tokens. Drawn on standard error,
+//! Work in progress, for a person who watches it: level, items, time, tool operations, tokens. Drawn on standard error,
 //! only if that is a terminal.
 
 use std::collections::BTreeMap;

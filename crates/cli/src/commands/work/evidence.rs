@@ -65,7 +65,7 @@ impl Stop {
     }
 }
 
-/// A receipt and the statement beside it, as they lie there.
+/// A receipt and the statement next to it, as they are there.
 pub(super) struct ReceiptBytes {
     pub(super) receipt: Vec<u8>,
     pub(super) envelope: Vec<u8>,
@@ -105,7 +105,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, InputFailure> {
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        // The stored states may lie with a run that was sent alone; they are checked against the receipt.
+        // The stored states may be with a run that was sent alone; they are checked against the receipt.
         if !(STORED.contains(&name.as_str()) && entry.file_type().map_err(unreadable)?.is_dir()) {
             names.push(name);
         }

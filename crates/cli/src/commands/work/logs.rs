@@ -1,4 +1,4 @@
-//! `crealeph work logs`: what the agent and the tests of a run printed, also while it goes on.
+//! `crealeph work logs`: what the agent and the tests of a run printed, also while it runs.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ ends; `work clean` removes the output of old runs. With --server it is a run of 
 
 Exit codes: 0 printed, 1 there is no such run, 2 cannot be done.";
 
-/// How often a run that goes on is looked at.
+/// How often a run in progress is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Print the output of a run's agent and tests
@@ -72,7 +72,7 @@ impl Logs {
                 let run = reader.find(self.run.as_deref()).map_err(WorkError::from)?.run;
                 let (short, mut log) = (reader.short(&run), reader.log(&run));
                 let look = || {
-                    // What is written before the run is over is there when it is over.
+                    // What is written before the run has ended is there when it has ended.
                     let is_running = reader.state_of(&run).map_err(WorkError::from)? == RunState::Running;
                     let records = log.read().map_err(WorkError::from)?;
                     Ok(NewOutput { records, is_running, has_more: false })

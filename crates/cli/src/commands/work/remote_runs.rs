@@ -53,7 +53,7 @@ pub(super) struct RecordedDocuments {
 /// A part of what a run printed.
 pub(super) struct RemoteOutput {
     pub(super) records: Vec<LogRecord>,
-    /// Where it goes on; absent if there is no more, and none will come.
+    /// Where it continues; absent if there is no more, and none will come.
     pub(super) next: Option<u64>,
     /// There is more already.
     pub(super) has_more: bool,
@@ -76,7 +76,7 @@ impl RemoteRuns {
         format!("--server {} {rest}", self.remote.client.url())
     }
 
-    /// The newest runs that are wanted, at most so many, and whether there may be more.
+    /// The newest runs that are wanted, at most this many, and whether there may be more.
     pub(super) fn newest(
         &self,
         query: &[(&str, Option<String>)],

@@ -1,4 +1,4 @@
-//! What became of work items, for a person.
+//! The outcome of work items, for a person.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::render::counted;
 /// What the id of a task that was given in words starts with.
 pub(super) const TASK_PREFIX: &str = "task-";
 
-/// What became of an item, in a few lines; `run` is the short id of its run.
+/// The outcome of an item, in a few lines; `run` is the short id of its run.
 pub(super) fn outcome(outcome: &ItemOutcome, run: &str) -> Page {
     let mut page = Page::default();
     match outcome {
         ItemOutcome::Finished { result, is_earlier } => {
-            return finished(result, run, if *is_earlier { " (by the call before)" } else { "" });
+            return finished(result, run, if *is_earlier { " (in an earlier call)" } else { "" });
         }
         ItemOutcome::Held(held) => {
             page.line(&format!("{}: held since {}", title(&held.item, run), held.since.as_str()));
@@ -52,7 +52,7 @@ pub(in crate::commands) fn is_made_id(item: &str) -> bool {
     [TASK_PREFIX, UNDO_PREFIX].into_iter().any(is_after)
 }
 
-/// What stands before a run: its item, unless its id says nothing.
+/// What is before a run: its item, unless its id says nothing.
 pub(super) fn prefix(item: &ItemId) -> String {
     if is_made_id(item.as_str()) { String::new() } else { format!("{item}, ") }
 }
@@ -130,7 +130,7 @@ pub(super) fn last_lines(outcome: &ItemOutcome, lines: &[String], run: &str) -> 
     }
     page.line("  its output ends with:");
     lines.iter().for_each(|line| page.line(&format!("{GUTTER}{line}")));
-    page.line(&format!("  all of it: crealeph work logs {run}"));
+    page.line(&format!("  full output: crealeph work logs {run}"));
     page
 }
 
@@ -145,7 +145,7 @@ pub(super) fn walls(out: &mut Page, story: &RunStory) {
     }
 }
 
-/// What became of a connection.
+/// The outcome of a connection.
 fn fate(connection: &ConnectionStory) -> &'static str {
     match connection.reason.as_deref().and_then(ConnectionRefusal::parse) {
         None if connection.allowed => "reached",

@@ -1,4 +1,4 @@
-//! `crealeph work run`: runs work items, or one task, and says what became of them.
+//! `crealeph work run`: runs work items, or one task, and reports their outcomes.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ An item goes to the agent of crealeph.toml with its agent_id:
 
 Limits without a flag are the agent's (`bounds` and `paths` in its table), else the defaults above. Items of a file have their own.
 
-A pipe gets JSON Lines: one RunResult a line, with the item's id beside it and, if it failed, the `last_lines` of its output. An item that was not run has a line too, with
+A pipe gets JSON Lines: one RunResult a line, with the item's id added and, if it failed, the `last_lines` of its output. An item that was not run has a line too, with
 the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command resumes where it
 stopped.
 
@@ -217,7 +217,7 @@ pub(super) fn destination(text: &str) -> Result<Destination, ArgumentFailure> {
     }
 }
 
-/// Carries out runs and prints what becomes of each as soon as it is known. `step` is given what to tell about progress, and about each
+/// Carries out runs and prints the outcome of each as soon as it is known. `step` gets the progress, and about each
 /// outcome.
 pub(super) fn carry_out(
     work: &Work,
@@ -280,7 +280,7 @@ pub(super) fn carry_out(
     })
 }
 
-/// The last lines that a run printed which failed just now. They are shown beside its result, so that one which cannot be read is
+/// The last lines that a run printed which failed just now. They are shown next to its result, so that one which cannot be read is
 /// no failure.
 fn last_lines(work: &Work, outcome: &ItemOutcome) -> Vec<String> {
     match outcome {
@@ -294,7 +294,7 @@ fn last_lines(work: &Work, outcome: &ItemOutcome) -> Vec<String> {
     }
 }
 
-/// What became of an item, as a pipe gets it.
+/// The outcome of an item, as a pipe gets it.
 fn as_line(outcome: &ItemOutcome, last_lines: &[String]) -> String {
     let mut text = String::new();
     let mut object = ObjectWriter::new(&mut text);

@@ -83,7 +83,7 @@ struct Checked {
     verified: VerifiedReceipt,
     chain: Option<ChainPosition>,
     artifacts: ArtifactCheck,
-    /// What lies beside the receipt.
+    /// What is next to the receipt.
     beside: RunFiles,
 }
 
@@ -221,7 +221,7 @@ fn check_chain(
     Ok(chain.position_of(&verified.receipt.receipt_hash, &kept)?)
 }
 
-/// The states before and after as they are stored beside the run or in its workspace, and the stored contents.
+/// The states before and after as they are stored next to the run or in its workspace, and the stored contents.
 fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<ArtifactCheck, Stop> {
     let places = [Some(folder), folder.parent().and_then(Path::parent)];
     let store = places.into_iter().flatten().find(|place| place.join("states").is_dir());
@@ -295,26 +295,26 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Command
         output.line(&match artifacts {
             ArtifactCheck::NoArtifacts => "  files      none were changed".to_owned(),
             ArtifactCheck::StoredStates => format!("  files      {files}, as in the stored states"),
-            ArtifactCheck::Folder => format!("  files      {files}, as they are there"),
+            ArtifactCheck::Folder => format!("  files      {files}, as in that folder"),
             ArtifactCheck::Unchecked => {
                 format!("  files      {files}, not checked: no state is stored here; give --files")
             }
         })?;
         if !beside.checked.is_empty() {
-            output.line(&format!("  beside     {}, as they were signed", beside.checked.join(", ")))?;
+            output.line(&format!("  others     {}, as signed", beside.checked.join(", ")))?;
         }
         if !beside.absent.is_empty() {
-            output.line(&format!("  not there  {}", beside.absent.join(", ")))?;
+            output.line(&format!("  missing    {}", beside.absent.join(", ")))?;
         }
         if !beside.uncovered.is_empty() {
             let names = beside.uncovered.join(", ");
-            output.line(&format!("  unproved   {names}: an older version signed no digests of them"))?;
+            output.line(&format!("  unproved   {names}: an older version did not sign their digests"))?;
         }
     }
     Ok(CommandOutcome::Good)
 }
 
-/// Who and what stands behind the run, as the statement says; nothing in statements of version 1.
+/// Who and what is behind the run, as the statement says; nothing in statements of version 1.
 fn provenance_lines(predicate: &WorkRun) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(agent) = &predicate.agent {
@@ -341,7 +341,7 @@ fn provenance_lines(predicate: &WorkRun) -> Vec<String> {
     lines
 }
 
-/// What was verified as a program gets it; who and what stands behind the run in the statement's own words.
+/// What was verified as a program gets it; who and what is behind the run in the statement's own words.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VerifiedLine<'c> {

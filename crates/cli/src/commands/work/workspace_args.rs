@@ -102,7 +102,7 @@ impl WorkspaceArgs {
         Ok((folder, settled))
     }
 
-    /// What was trusted, and open views, must not lie where an agent works.
+    /// What was trusted, and open views, must not be where an agent works.
     fn check_state_directory(&self) -> Result<(), Failure> {
         let workspace = self.root.canonicalize().map_err(|_| InputFailure::NotFound(self.root.clone()))?;
         match user_state::folder().filter(|state| user_state::real(state).starts_with(&workspace)) {
@@ -127,7 +127,7 @@ impl WorkspaceArgs {
         let sources = named.chain(given).collect();
         let config = WorkConfig::read(&settled.configuration)?;
         config.warnings().for_each(|warning| note!("warning: {warning}"));
-        // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
+        // The ledger is in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(WorkError::from)?);
         let ledger = settled.open_or_init()?;
         let private = private_paths(&settled);
@@ -150,7 +150,7 @@ pub(in crate::commands) fn private_paths(settled: &Settled) -> Vec<PathBuf> {
     let mut private = vec![settled.keys.clone()];
     private.extend(user_state::folder());
     if let Location::File(file) = &settled.location {
-        // SQLite's own files beside it.
+        // SQLite's own files next to it.
         private.extend(["", "-wal", "-shm", "-journal"].map(|end| {
             let mut name = file.clone().into_os_string();
             name.push(end);

@@ -60,7 +60,7 @@ impl DiffPart<'_> {
 struct FileEdits<'d> {
     /// Lines of the start, by their place.
     start: BTreeMap<usize, &'d str>,
-    /// What stands before a line of the start, and whether the line itself stays.
+    /// What is before a line of the start, and whether the line itself stays.
     inserted: BTreeMap<usize, Vec<&'d str>>,
     removed: BTreeSet<usize>,
 }

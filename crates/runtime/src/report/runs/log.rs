@@ -208,7 +208,7 @@ fn outcome(entry: &StoredEntry, stated: Option<&WorkRun>) -> RunStatus {
     }
 }
 
-/// Gives runs that are listed together the shortest ids that tell them apart.
+/// Gives runs that are listed together the shortest ids that distinguish them.
 fn shorten(section: &mut RunSection) {
     let mut ids: Vec<String> = section.rows.iter().map(|row| row.run.to_string()).collect();
     ids.sort();

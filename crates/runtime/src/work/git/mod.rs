@@ -34,7 +34,7 @@ pub(super) const MAX_OBJECT_BYTES: usize = 1 << 30;
 const MAX_SYMBOLIC: usize = 5;
 /// How far the clocks of those who commit may be apart.
 const CLOCK_SLOP_SECONDS: i64 = 86_400;
-/// Files of a git folder that name a branch that is being worked on there, beside `HEAD`.
+/// Files of a git folder that name a branch that is being worked on there, in addition to `HEAD`.
 const BUSY_FILES: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"];
 /// The largest of them that is read.
 const MAX_SMALL_BYTES: u64 = 1 << 16;
@@ -232,7 +232,7 @@ impl Repository {
     /// A branch whose name is a folder of this one's, or the reverse: both cannot exist.
     pub(super) fn branch_in_the_way(&self, name: &FullName) -> Result<Option<String>, WorkError> {
         let short = name.shorten().to_string();
-        let action = || format!("look for branches beside `{short}`");
+        let action = || format!("look for branches next to `{short}`");
         for (end, _) in short.char_indices().filter(|(_, c)| *c == '/') {
             let above = branch_name(short.get(..end).unwrap_or_default())?;
             let found = self.references.try_find(above.as_ref()).map_err(|error| failed(action(), &error))?;

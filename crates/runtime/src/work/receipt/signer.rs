@@ -46,7 +46,7 @@ pub enum SignerError {
         /// Why not.
         source: io::Error,
     },
-    /// What stands there is no name.
+    /// The file does not contain a name.
     #[error("`{}` does not contain a workspace's name; restore it from a copy, because the receipts are signed under it", .0.display())]
     Damaged(PathBuf),
 }
@@ -79,7 +79,7 @@ impl Signer {
         Ok(Signer { name: parse_name(&text).ok_or(SignerError::Damaged(path))?, keys: Keyring::load(keys)? })
     }
 
-    /// Adds a key, which signs from now on beside the others.
+    /// Adds a key, which signs from now on in addition to the others.
     ///
     /// # Errors
     /// When the key cannot be made.

@@ -177,7 +177,7 @@ mod tests {
     }
     #[test]
     fn a_line_as_deep_as_allowed_is_kept_whole_and_a_deeper_one_counts() {
-        // How deep a line is without what stands at `@`.
+        // How deep a line is without what is at `@`.
         let lines = [
             (
                 Format::Claude,

@@ -1,5 +1,5 @@
 # class: bounds
-# about: a FIFO named .gitignore, and one in the place of a file, block whoever opens them
+# about: a FIFO named .gitignore, and one in the place of a file, block anyone who opens them
 # before: broke
 started
 agent_runs 'mkfifo .gitignore; rm a.txt; mkfifo a.txt; echo x >>src/b.txt' --timeout 60s

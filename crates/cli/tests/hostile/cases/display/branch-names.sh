@@ -1,5 +1,5 @@
 # class: display
-# about: names of branches are quoted in errors and reports, with what git lets stand in them
+# about: names of branches are quoted in errors and reports, with what git allows in them
 # before: broke
 shows work run --agent one 'echo x >>a.txt' --publish "branch:agents/x${RLO}y$ZWSP"
 honest

@@ -1,5 +1,5 @@
 # class: evidence
-# about: a second replay script is put beside the first one, for the auditor to run
+# about: a second replay script is put next to the first one, for the auditor to run
 # before: broke
 audited_run
 printf '#!/bin/sh\necho replayed: as the receipt says\n' >"$folder/replay-agent-2.sh"

@@ -1,5 +1,5 @@
 # class: foreign-state
-# about: a ledger is named by its path, and lies in the .crealeph that another clone brought
+# about: a ledger is named by its path, and is in the .crealeph that another clone brought
 # before: broke
 mkdir -p "$SCENE/other"
 (

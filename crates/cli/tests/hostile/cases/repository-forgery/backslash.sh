@@ -1,5 +1,5 @@
 # class: repository-forgery
-# about: a backslash parts names on Windows, so that one file lies in the git folder
+# about: a backslash parts names on Windows, so that one file is in the git folder
 # before: broke
 agent_runs 'echo x >"src\\.git\\config"' 
 denied 'src'

@@ -1,5 +1,5 @@
 # class: secrets
-# about: the secret lies across every border at which a file may be read in pieces
+# about: the secret is split across every border at which a file may be read in pieces
 # before: broke
 grant_secret
 agent_runs 'head -c 65530 /dev/zero | tr "\0" a >big; printf %s "$API_KEY" >>big; head -c 65530 /dev/zero >>big'

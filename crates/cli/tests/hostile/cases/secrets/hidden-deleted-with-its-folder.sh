@@ -1,5 +1,5 @@
 # class: secrets
-# about: the agent removes a folder in which a file lies that it cannot see
+# about: the agent removes a folder with a file that it cannot see
 # before: broke
 mkdir deploy; echo 'PASSWORD=hunter2hunter2' >deploy/.env; echo y >deploy/y; git add deploy/y; git commit -qm deploy
 agent_runs 'rm -rf deploy; echo x >b.txt'

@@ -1,5 +1,5 @@
 # class: self-granting
-# about: the configuration is named with --config and lies in the workspace under another name
+# about: the configuration is named with --config and is in the workspace under another name
 # before: broke
 # holds: invariant 15
 mkdir ops

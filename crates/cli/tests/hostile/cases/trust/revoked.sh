@@ -1,5 +1,5 @@
 # class: trust
-# about: trust that was taken back is still in force
+# about: trust that was revoked is still in force
 # before: broke
 unset CREALEPH_TRUST
 crealeph_does trust --yes
