@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// A handle that ends the runs it was given to. Clones share one flag.
+/// A handle that cancels the runs it was given to. Clones share one flag.
 #[derive(Debug, Clone)]
 pub struct Cancel {
     flag: Arc<OwnedFd>,
@@ -17,14 +17,14 @@ impl Cancel {
     /// A handle that has not been used.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// If the process has no free descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self { flag: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?) })
     }
 
-    /// Ends every run this handle was given to, now and later.
+    /// Cancels every run this handle was given to, now and later.
     pub fn cancel(&self) {
-        // A full counter means that it was cancelled before.
+        // A full counter means that it was already cancelled.
         let _ = rustix::io::write(&*self.flag, &1u64.to_ne_bytes());
     }
 

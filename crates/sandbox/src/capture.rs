@@ -1,11 +1,11 @@
-//! Keeping a bounded, redacted copy of one output. Owns the bound; refuses to block the program that
-//! writes: what is past the bound is counted and let go.
+//! Keeping a bounded, redacted copy of one output. Owns the limit; refuses to block the program that
+//! writes: bytes past the limit are counted and dropped.
 
 use crate::outcome::Captured;
 use crate::redact::{RedactedStream, Redactor};
 use crate::sandbox::{Output, Stream};
 
-/// Takes what is kept, as it comes.
+/// Receives the kept bytes, as they come.
 #[derive(Clone, Copy)]
 pub(crate) struct Sink<'s> {
     pub(crate) output: Output<'s>,

@@ -1,6 +1,6 @@
-//! cgroup limits where they can be had: v2 with the controllers delegated, or v1. Owns the directories it
-//! makes for a run and removes them; refuses to be needed: if no cgroup can be made the watchdog stands
-//! alone and the record says so.
+//! cgroup limits if possible: v2 with the controllers delegated, or v1. Owns the directories it
+//! creates for a run and removes them; refuses to be required: if no cgroup can be created only the watchdog
+//! works and the record says so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::state::OwnerFolder;
 const V2_MOUNT: &str = "/sys/fs/cgroup";
 const REMOVE_TRIES: u32 = 50;
 
-/// Where this machine lets us make cgroups.
+/// Where this machine lets us create cgroups.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parents {
     v2: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(crate) struct Parents {
 }
 
 impl Parents {
-    /// Finds the cgroups under which ours may go, by trying.
+    /// Finds the cgroups in which ours can be created, by trying.
     pub(crate) fn find(configured: Option<&Path>, state: &OwnerFolder) -> Self {
         if let Some(directory) = configured {
             let usable = v2_is_usable(directory, state).then(|| directory.to_path_buf());
@@ -61,14 +61,14 @@ impl Parents {
     }
 }
 
-/// Processes below must be allowed beside ours: the controllers are on for the children.
+/// The parent may contain processes besides ours: the controllers are on for the children.
 fn v2_is_usable(directory: &Path, state: &OwnerFolder) -> bool {
     let Ok(on) = std::fs::read_to_string(directory.join("cgroup.subtree_control")) else { return false };
     let has = |name: &str| on.split_whitespace().any(|c| c == name);
     has("memory") && has("pids") && can_make(directory, state)
 }
 
-/// Tries; the name is noted first, so that a sweep finds it should we be killed between the two.
+/// Tries; the name is noted first, so that a sweep finds it if we are killed between the two.
 fn can_make(directory: &Path, state: &OwnerFolder) -> bool {
     let probe = directory.join(state.cgroup_name());
     let Ok(note) = state.note_cgroups(std::slice::from_ref(&probe)) else { return false };
@@ -104,7 +104,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes them; none where nothing can be made.
+    /// Creates them; none if that is not possible.
     pub(crate) fn make(parents: &Parents, limits: &ResourceLimits, state: &OwnerFolder) -> Option<Self> {
         let layer = parents.layer()?;
         let name = state.cgroup_name();
@@ -148,7 +148,7 @@ impl Cgroup {
         self.layer
     }
 
-    /// Whether the kernel counts the memory of the run, shared memory that nobody mapped included.
+    /// Whether the kernel counts the memory of the run, including unmapped shared memory.
     pub(crate) fn counts_memory(&self) -> bool {
         self.memory.is_some()
     }
@@ -156,12 +156,12 @@ impl Cgroup {
     /// The files a process writes 0 to in order to join.
     pub(crate) fn joins(&self) -> Vec<PathBuf> {
         // A single thread that moves itself does not wait until every processor of the machine has noticed,
-        // which takes `cgroup.procs` some ten milliseconds. Version 2 moves whole processes alone.
+        // which takes `cgroup.procs` some ten milliseconds. Version 2 can only move whole processes.
         let file = if self.layer == Layer::CgroupV1 { "tasks" } else { "cgroup.procs" };
         self.directories.iter().map(|d| d.join(file)).collect()
     }
 
-    /// Whether the kernel ended a process because the memory was used up, and the most that was used.
+    /// Whether the kernel killed a process because the memory was used up, and the peak usage.
     pub(crate) fn memory_seen(&self) -> (bool, u64) {
         let Some(at) = &self.memory else { return (false, 0) };
         #[expect(clippy::disallowed_methods, reason = "what the kernel does not report was not seen")]
@@ -188,7 +188,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Removes a cgroup, ending what is still in it; gives up after a while, for the next sweep to go on. Whether it is gone.
+/// Removes a cgroup, killing its processes; gives up after a while and leaves it to the next sweep. Returns whether it is gone.
 pub(crate) fn remove(directory: &Path) -> bool {
     let mut pause = Duration::from_micros(200);
     for _ in 0..REMOVE_TRIES {
@@ -202,7 +202,7 @@ pub(crate) fn remove(directory: &Path) -> bool {
         for pid in inside.lines().filter_map(|l| l.parse().ok()).filter_map(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        // Most often it is a process that is all but gone.
+        // Usually a process that has almost ended.
         std::thread::sleep(pause);
         pause = pause.saturating_mul(2).min(Duration::from_millis(10));
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::outcome::Missing;
 
-/// Why a sandbox could not do what it was asked.
+/// Why a sandbox request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The request itself is wrong.
@@ -15,7 +15,7 @@ pub enum SandboxError {
         /// What is wrong and what to do.
         what: String,
     },
-    /// Full strength cannot be had on this machine and `reduced` was not accepted.
+    /// Full strength is not possible on this machine and `reduced` was not accepted.
     #[error("the sandbox cannot run at full strength here: {}; or accept `reduced` in the configuration", list(.missing))]
     Refused {
         /// What is missing, with advice.
@@ -41,7 +41,7 @@ pub enum SandboxError {
         /// Why.
         source: io::Error,
     },
-    /// A step of the set-up failed although the machine has what it needs.
+    /// A step of the set-up failed although the machine supports it.
     #[error("the sandbox could not be set up at `{step}`; `crealeph doctor` shows what this machine lacks")]
     Setup {
         /// The step.
@@ -52,12 +52,12 @@ pub enum SandboxError {
     /// The helper process ended without an answer.
     #[error("the sandbox helper ended without an answer; the command may not have run: run it again")]
     HelperLost,
-    /// A bound on a view was hit.
+    /// A limit of a view was reached.
     #[error("the view at `{}` exceeds its limit: {what}", .path.display())]
     ViewBound {
         /// The view's lower directory.
         path: PathBuf,
-        /// Which bound, and how to raise it.
+        /// Which limit, and how to raise it.
         what: String,
     },
 }

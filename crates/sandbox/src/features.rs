@@ -1,5 +1,5 @@
-//! What this machine offers a sandbox. Owns the list that `crealeph doctor` shows: each feature, whether it is
-//! there, what it gives and how to get it. Refuses to guess: what can be tried is tried.
+//! The features that this machine offers a sandbox. Owns the list that `crealeph doctor` shows: each feature, whether it is
+//! available, what it gives and how to get it. Refuses to guess: it tries every feature that can be tried.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ impl Sandbox {
     /// Tries everything a sandbox can use.
     ///
     /// # Errors
-    /// When the state directory cannot be used.
+    /// If the state directory cannot be used.
     pub fn features(&self) -> Result<Vec<Feature>, SandboxError> {
         let spec = Spec::new(["true"]);
         let mut request = self.plan(&spec, &[], None)?;
@@ -164,8 +164,8 @@ impl Sandbox {
     }
 }
 
-/// What socket buffers can hold that the watch does not see: the sockets that are not charged, and those whose only
-/// descriptor is on its way through another one.
+/// What socket buffers can hold beyond the watchdog's view: the sockets that are not charged, and those whose only
+/// descriptor is in flight through another one.
 fn escaping_socket_bytes() -> u64 {
     let in_flight = u64::from(ResourceLimits::default().open_files);
     FREE_SOCKETS.saturating_add(in_flight).saturating_mul(SOCKET_CHARGE)

@@ -1,10 +1,10 @@
 //! Linux isolation for agents: a command gets what it is granted, and nothing else. Owns namespaces, the
 //! root file system a command sees, seccomp, Landlock, limits, the egress proxy and copy-on-write views.
-//! Refuses to run at less than full strength unless that was openly accepted.
+//! Refuses to run at less than full strength unless that was explicitly accepted.
 //!
-//! [`Sandbox::run`] is blocking and is ended from another thread through [`Cancel`]. When it returns, every
+//! [`Sandbox::run`] blocks and is cancelled from another thread through [`Cancel`]. When it returns, every
 //! process of the tree is dead. Every binary that uses the crate calls [`helper_main_if_requested`] first
-//! thing in `main`.
+//! in `main`.
 
 mod cancel;
 mod capture;

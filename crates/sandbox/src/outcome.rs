@@ -1,4 +1,4 @@
-//! What a run gives back. Owns the types of the answer; refuses to judge it: a non-zero exit is an outcome,
+//! The outcome of a run. Owns the types of the answer; refuses to judge it: a non-zero exit is an outcome,
 //! not an error.
 
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,13 @@ pub struct SandboxOutcome {
     pub trace: Captured,
     /// What it used.
     pub usage: Usage,
-    /// What was cut off, and why; empty when no limit was hit.
+    /// What was cut off, and why; empty if no limit was reached.
     pub cuts: Vec<Cut>,
     /// Every connection the proxy made or refused.
     pub connections: Vec<ProxiedConnection>,
-    /// Connections and refusals past the bound of the list.
+    /// Connections and refusals beyond the limit of the list.
     pub connections_left_off: u64,
-    /// What held the command.
+    /// The isolation of the command.
     pub strength: Strength,
 }
 
@@ -35,7 +35,7 @@ impl SandboxOutcome {
         self.failure().is_none()
     }
 
-    /// Why the command did not succeed; `None` if it did. A limit that ended the run counts before the exit that it led to.
+    /// Why the command did not succeed; `None` if it did. A limit that ended the run takes precedence over the exit that it caused.
     pub fn failure(&self) -> Option<RunFailure<'_>> {
         match self.cuts.iter().find(|cut| cut.ended_the_run()) {
             Some(Cut::Cancelled) => Some(RunFailure::Cancelled),
@@ -50,9 +50,9 @@ impl SandboxOutcome {
 /// Why a command did not succeed. Its text continues a sentence that starts with the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunFailure<'o> {
-    /// The caller ended it.
+    /// The caller cancelled it.
     Cancelled,
-    /// Its wall-clock time was over.
+    /// It exceeded its wall-clock time.
     OutOfTime,
     /// Another limit ended it.
     Limit(&'o Cut),
@@ -79,7 +79,7 @@ pub enum Exit {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// It was ended together with its sandbox.
+    /// It was killed together with its sandbox.
     #[default]
     Killed,
 }
@@ -106,12 +106,12 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Whether something was left off.
+    /// Whether something was cut off.
     pub fn truncated(&self) -> bool {
         self.total_bytes > self.bytes.len() as u64
     }
 
-    /// The bytes as text, what is not UTF-8 replaced.
+    /// The bytes as text, with invalid UTF-8 replaced.
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
@@ -129,7 +129,7 @@ impl Serialize for Captured {
     }
 }
 
-/// What a run used.
+/// The resources that a run used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -143,7 +143,7 @@ pub struct Usage {
     pub peak_processes: u32,
 }
 
-/// A limit that was hit.
+/// A limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "camelCase", tag = "cut")]
 pub enum Cut {
@@ -183,21 +183,21 @@ pub enum Cut {
         /// The limit.
         limit: u32,
     },
-    /// The end of standard output was left off.
+    /// The end of standard output was cut off.
     Stdout {
         /// The limit.
         limit_bytes: u64,
         /// What was written.
         total_bytes: u64,
     },
-    /// The end of standard error was left off.
+    /// The end of standard error was cut off.
     Stderr {
         /// The limit.
         limit_bytes: u64,
         /// What was written.
         total_bytes: u64,
     },
-    /// The end of the trace was left off.
+    /// The end of the trace was cut off.
     Trace {
         /// The limit.
         limit_bytes: u64,
@@ -207,7 +207,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// Whether this cut ended the run, rather than refusing or leaving something off.
+    /// Whether this cut ended the run, rather than refusing or cutting something off.
     pub fn ended_the_run(&self) -> bool {
         !matches!(
             self,
@@ -243,31 +243,31 @@ impl std::fmt::Display for Cut {
     }
 }
 
-/// What held a command while it ran.
+/// The isolation of a command while it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Strength {
     /// Full, or reduced.
     pub level: Level,
-    /// What was in force.
+    /// The layers that were in force.
     pub layers: Vec<Layer>,
-    /// What full strength would have had besides.
+    /// What full strength would have had in addition.
     pub missing: Vec<Missing>,
-    /// Whether the command shared the machine's network, as asked.
+    /// Whether the command shared the machine's network, as requested.
     pub host_network: bool,
 }
 
-/// Full, or less.
+/// Full, or reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// Namespaces, no new privileges, seccomp, rlimits and the watchdog, all of them.
     Full,
-    /// Less than that, openly accepted.
+    /// Less than that, explicitly accepted.
     Reduced,
 }
 
-/// One thing that holds a command.
+/// A layer of isolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
@@ -279,7 +279,7 @@ pub enum Layer {
     Seccomp,
     /// Limits the kernel holds for each process.
     Rlimits,
-    /// The watch over the tree's memory, processes, CPU time and disk.
+    /// The watchdog over the tree's memory, processes, CPU time and disk.
     Watchdog,
     /// Landlock (recorded; not needed for full).
     Landlock,
@@ -289,10 +289,10 @@ pub enum Layer {
     CgroupV2,
 }
 
-/// Something full strength needs and this machine lacks.
+/// A requirement of full strength that this machine lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// What.
+    /// Its name.
     pub what: String,
     /// How to get it.
     pub advice: String,

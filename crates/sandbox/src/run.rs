@@ -25,7 +25,7 @@ use crate::state::OwnerFolder;
 use crate::stdin::{Feed, Pump};
 use crate::wire::{self, Message, Report, Request, TERMINATE};
 
-/// How long the inner half may take to answer after it was ordered to end.
+/// How long the inner half may take to answer after it was told to end.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 const KILL: u8 = b'K';
 
@@ -41,7 +41,7 @@ pub(crate) struct Run {
     started: Instant,
 }
 
-/// What is known once everything is dead.
+/// The result once everything is dead.
 pub(crate) struct Ended {
     pub(crate) message: Option<Message>,
     cut: Option<Cut>,
@@ -69,7 +69,7 @@ impl Run {
         let (stdout, stdout_write) = pipe().map_err(failed("standard output"))?;
         let (stderr, stderr_write) = pipe().map_err(failed("standard error"))?;
         let (life, life_write) = pipe().map_err(failed("the pipe that shows its end"))?;
-        // The request waits in the socket; should it be too long for that, the helper is there to take it.
+        // The request waits in the socket; if it is too long for that, the helper is there to read it.
         let fds = [
             theirs.as_fd(),
             stdout_write.as_fd(),
@@ -90,7 +90,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Closes the control socket, on which the outer half ends the tree and itself, and waits for that.
+    /// Closes the control socket, upon which the outer half ends the tree and itself, and waits for that.
     fn end(&self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         let mut fds = [PollFd::from_borrowed_fd(self.life.as_fd(), PollFlags::IN)];
@@ -129,7 +129,7 @@ impl Run {
             buffer: vec![0u8; 64 << 10],
         };
         let attended = self.attend_until_done(spec, cancel, &mut state);
-        // Whatever happened, the tree ends now: the outer half leaves only when it is dead.
+        // In every case, the tree ends now: the outer half exits only when it is dead.
         state.drain();
         self.end();
         state.drain();
@@ -192,7 +192,7 @@ impl Run {
     }
 }
 
-/// How far the end of a run has come.
+/// How far the end of a run has progressed.
 enum Ending {
     Running {
         deadline: Option<Instant>,
@@ -201,7 +201,7 @@ enum Ending {
     Asked {
         deadline: Option<Instant>,
     },
-    /// The inner half was ordered to end everything.
+    /// The inner half was told to kill everything.
     Ordered {
         deadline: Option<Instant>,
     },
@@ -228,15 +228,15 @@ struct Attending<'s> {
     buffer: Vec<u8>,
 }
 
-/// One output and what is kept of it.
+/// One output and its kept part.
 struct Reading<'s> {
-    /// None before it is there, and once it is at its end.
+    /// None before it exists, and once it has ended.
     from: Option<OwnedFd>,
     capture: Capture<'s>,
 }
 
 impl Reading<'_> {
-    /// Takes what is there now; false when that was nothing.
+    /// Takes the available bytes; false if there were none.
     fn take(&mut self, buffer: &mut [u8]) -> bool {
         let Some(from) = &self.from else { return false };
         match rustix::io::read(from, &mut *buffer) {
@@ -258,7 +258,7 @@ impl Attending<'_> {
         [&self.stdout, &self.stderr, &self.trace]
     }
 
-    /// Takes what the outputs hold now, a bounded part at a time so that the clock is looked at.
+    /// Takes the available bytes of the outputs, a bounded part at a time so that the clock is checked.
     fn drain(&mut self) {
         for _ in 0..16 {
             let outputs = [&mut self.stdout, &mut self.stderr, &mut self.trace];
@@ -292,7 +292,7 @@ impl Attending<'_> {
         Ok(read != 0)
     }
 
-    /// Takes the next step towards the end; false if nothing is left to do but to drop the helper.
+    /// Takes the next step towards the end; false if the only step left is to drop the helper.
     fn escalate(&mut self, mut control: &UnixStream, spec: &Spec<'_>) -> bool {
         let now = Instant::now();
         let grace = Duration::from_millis(spec.limits.grace_ms);
@@ -324,7 +324,7 @@ impl Ended {
         let report = match self.message {
             Some(Message::Done(report)) => report,
             Some(Message::Failed(failure)) => return Err(refusal(&failure)),
-            // The kernel may take the helper first when memory runs out; so may we, when time does.
+            // The kernel may kill the helper first when memory runs out; so may we, when time runs out.
             _ if self.cut.is_some() || out_of_memory => Report::default(),
             _ => return Err(SandboxError::HelperLost),
         };

@@ -1,5 +1,5 @@
-//! Sandboxes and what they are asked: configuration, views, and the plan that a run sends to its helper. Owns
-//! the choice between overlay and copy and the meaning of a failed step; refuses to run what it cannot hold.
+//! Sandboxes and their requests: configuration, views, and the plan that a run sends to its helper. Owns
+//! the choice between overlay and copy and the meaning of a failed step; refuses to run what it cannot isolate.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,17 +26,17 @@ use crate::wire::{
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How sandboxes are made on this machine.
+/// How sandboxes are created on this machine.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where views are kept while they are open; not on overlayfs, or they become plain copies.
     pub state_dir: PathBuf,
-    /// Run with what this machine has if that is less than full strength; the record says what was missing.
-    /// Without namespaces, Landlock and seccomp are the least that is asked for; nothing runs without those.
+    /// Accept the machine's features if they are less than full strength; the record says what was missing.
+    /// Without namespaces, Landlock and seccomp are the minimum; nothing runs without those.
     pub accept_reduced: bool,
     /// Whether to use cgroups.
     pub cgroups: Cgroups,
-    /// The uid and gid a command has outside when started as root; of nobody else on the machine.
+    /// The uid and gid of a command outside if started as root; nothing else on the machine may use them.
     pub unprivileged_ids: (u32, u32),
     /// Make every view a plain copy.
     pub always_copy: bool,
@@ -55,11 +55,11 @@ impl Config {
         }
     }
 
-    /// Whether views of a directory can be kept in the state directory, which may not be there yet: not in the directory itself,
+    /// Whether views of a directory can be kept in the state directory, which may not exist yet: not in the directory itself,
     /// nor around it.
     ///
     /// # Errors
-    /// When they cannot.
+    /// If they cannot.
     pub fn check_view(&self, lower: &Path) -> Result<(), SandboxError> {
         let lower = canonical(lower)?;
         let named = std::path::absolute(&self.state_dir).unwrap_or_else(|_| self.state_dir.clone());
@@ -84,11 +84,11 @@ impl Config {
 /// Whether to use cgroups for limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cgroups {
-    /// Where they can be made under our own.
+    /// If they can be created below ours.
     Auto,
     /// Under this v2 directory, which has the memory and pids controllers on for its children.
     Under(PathBuf),
-    /// Never; the watchdog stands alone.
+    /// Never; only the watchdog works.
     Off,
 }
 
@@ -103,11 +103,11 @@ pub enum Stream {
     Trace,
 }
 
-/// Takes the outputs as they come, redacted and up to the limits, besides the copy in the outcome. It runs between
-/// two looks at the clock, so it should not take long; it may end the run through a [`Cancel`] of its own.
+/// Receives the outputs as they come, redacted and up to the limits, in addition to the copy in the outcome. It runs between
+/// two checks of the clock, so it should not take long; it may end the run through a [`Cancel`] of its own.
 pub type Output<'s> = &'s (dyn Fn(Stream, &[u8]) + Sync);
 
-/// Runs commands and opens views. One for a process is enough; it may be shared by threads.
+/// Runs commands and opens views. One per process is enough; threads may share it.
 #[derive(Debug)]
 pub struct Sandbox {
     config: Config,
@@ -116,17 +116,17 @@ pub struct Sandbox {
     starter: Starter,
     /// Whether overlays work, by the device and owner of the lower directory.
     overlays: Mutex<BTreeMap<(u64, u32), Option<String>>>,
-    /// Why runs have no namespaces, once that was tried; only ever tried where `reduced` is accepted.
+    /// Why runs have no namespaces, once that was tried; only tried if `reduced` is accepted.
     no_namespaces: OnceLock<Option<Failure>>,
-    /// Where an unprivileged user finds what nothing can be mounted for.
+    /// The directory in which an unprivileged user finds files that cannot be mounted.
     reachable: Mutex<Option<Arc<OwnerFolder>>>,
 }
 
 impl Sandbox {
-    /// Sweeps what earlier owners left and makes a sandbox ready.
+    /// Sweeps what earlier owners left and creates a sandbox.
     ///
     /// # Errors
-    /// When the state directory cannot be used.
+    /// If the state directory cannot be used.
     pub fn new(config: Config) -> Result<Self, SandboxError> {
         let state = Arc::new(OwnerFolder::open(&config.state_dir)?);
         let cgroups = match &config.cgroups {
@@ -148,7 +148,7 @@ impl Sandbox {
     /// Removes what dead owners left in the state directory; [`Sandbox::new`] does it too.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// If something cannot be removed.
     pub fn sweep(&self) -> Result<Swept, SandboxError> {
         state::sweep(&self.config.state_dir)
     }
@@ -156,17 +156,17 @@ impl Sandbox {
     /// Opens a copy-on-write view of a directory.
     ///
     /// # Errors
-    /// When the directory cannot be read, or a plain copy of it goes past its bounds.
+    /// If the directory cannot be read, or a plain copy of it exceeds its limits.
     pub fn open_view(&self, lower: &Path) -> Result<View, SandboxError> {
         self.open_view_hiding(lower, &[])
     }
 
-    /// Opens a view that does not show these files and directories, named relative to `lower`. Inside they are
-    /// not there: something else may be made in their place, which is then a change like any other. A
-    /// directory that is deleted inside is a deleted directory, whatever was hidden in it.
+    /// Opens a view that does not show these files and directories, named relative to `lower`. Inside they do
+    /// not exist: other files may be created in their place, which are then changes like any other. A
+    /// directory that is deleted inside is a deleted directory, even if something was hidden in it.
     ///
     /// # Errors
-    /// As [`Sandbox::open_view`]; and when a hidden path leads through a symbolic link.
+    /// As [`Sandbox::open_view`]; and if a hidden path leads through a symbolic link.
     pub fn open_view_hiding(&self, lower: &Path, hidden: &[PathBuf]) -> Result<View, SandboxError> {
         self.config.check_view(lower)?;
         let lower = canonical(lower)?;
@@ -178,7 +178,7 @@ impl Sandbox {
     /// Runs a command to its end.
     ///
     /// # Errors
-    /// When it could not be started as asked; whatever a started command does is an outcome.
+    /// If it could not be started as requested; anything that a started command does is an outcome.
     pub fn run(&self, spec: &Spec<'_>, cancel: &Cancel) -> Result<SandboxOutcome, SandboxError> {
         self.run_with_output(spec, cancel, None)
     }
@@ -223,7 +223,7 @@ impl Sandbox {
         outcome
     }
 
-    /// Why runs have no namespaces, where that was accepted.
+    /// Why runs have no namespaces, if that was accepted.
     fn without_namespaces(&self) -> Option<&Failure> {
         if !self.config.accept_reduced {
             return None;
@@ -237,9 +237,9 @@ impl Sandbox {
         tried.as_ref()
     }
 
-    /// Where views and private places are kept.
+    /// Where views and private directories are kept.
     fn state(&self) -> Result<Arc<OwnerFolder>, SandboxError> {
-        // The user that a command of root's runs as has to walk there by itself when nothing is mounted.
+        // The user of a command started by root must be able to walk there if nothing is mounted.
         if self.without_namespaces().is_none() || self.ids().is_none() {
             return Ok(Arc::clone(&self.state));
         }
@@ -255,7 +255,7 @@ impl Sandbox {
         self.cgroups.layer()
     }
 
-    /// A folder of our own, on the file system that views are kept on.
+    /// A folder of our own, on the file system of the views.
     pub(crate) fn state_folder(&self) -> &Path {
         self.state.folder()
     }
@@ -269,7 +269,7 @@ impl Sandbox {
         can.then_some((uid, gid))
     }
 
-    /// Why a view of `lower` has to be a plain copy; none when an overlay works.
+    /// Why a view of `lower` has to be a plain copy; none if an overlay works.
     pub(crate) fn why_copy(&self, lower: &Path) -> Result<Option<String>, SandboxError> {
         let failed = |source| SandboxError::Path { action: "open a view of", path: lower.into(), source };
         if self.config.always_copy {
@@ -389,7 +389,7 @@ impl Sandbox {
     }
 }
 
-/// What needs a mount or a network namespace cannot be had without.
+/// Features that need a mount or a network namespace are not available without.
 fn check_without_namespaces(spec: &Spec<'_>, missing: &Failure) -> Result<(), SandboxError> {
     if matches!(spec.network, Network::Hosts(_)) {
         return Err(refusal(missing));

@@ -1,9 +1,9 @@
-//! A tool's settings without what they hold of credentials: what a preset gives a command of the user's configuration of git, cargo and
-//! npm. Owns which keys pass; refuses everything else, so that a key nobody has heard of yet stays outside.
+//! A tool's settings without credentials: the part of the user's configuration of git, cargo and npm that a preset gives
+//! a command. Owns which keys pass; refuses everything else, so that unknown keys stay outside.
 
 use toml::{Table, Value};
 
-/// The settings of git that pass, as `section.key`. None of them runs a program, includes a file or holds a credential.
+/// The settings of git that pass, as `section.key`. None of them runs a program, includes a file or contains a credential.
 const GIT_KEYS: &[&str] = &[
     "user.name",
     "user.email",
@@ -32,7 +32,7 @@ const GIT_KEYS: &[&str] = &[
     "i18n.commitencoding",
 ];
 
-/// The tables of cargo's configuration that pass. `env` does not: tokens are kept there.
+/// The tables of cargo's configuration that pass. `env` does not: it may contain tokens.
 const CARGO_TABLES: &[&str] = &[
     "alias",
     "build",
@@ -47,7 +47,7 @@ const CARGO_TABLES: &[&str] = &[
     "unstable",
 ];
 
-/// Keys of cargo's configuration that pass nowhere.
+/// Keys of cargo's configuration that never pass.
 const CARGO_CREDENTIALS: &[&str] =
     &["token", "secret-key", "credential-provider", "global-credential-providers", "username", "password"];
 

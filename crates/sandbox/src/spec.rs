@@ -1,5 +1,5 @@
-//! What a caller asks for: the command, what it is granted, its limits. Owns these types and their checks;
-//! refuses a request that is contradictory or without a bound before any process is started.
+//! A caller's request: the command, its grants, its limits. Owns these types and their checks;
+//! refuses a request that is contradictory or without a limit before any process is started.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -13,11 +13,11 @@ use crate::network::Host;
 use crate::redact::{named_values_of, values_of};
 use crate::view::View;
 
-/// The home directory a command finds inside: private, writable, gone when it ends.
+/// The home directory of a command inside: private, writable, removed when it ends.
 pub const HOME: &str = "/home/agent";
-/// Where secrets exposed as files are found inside.
+/// The directory inside of secrets that are exposed as files.
 pub const SECRETS: &str = "/run/secrets";
-/// Where a command that has a trace channel writes to it: a pipe, of which every line reaches us as it is written.
+/// Where a command with a trace channel writes to it: a pipe whose lines reach us as they are written.
 pub const TRACE_CHANNEL: &str = "/run/trace";
 
 const MAX_ARGUMENTS: usize = 4096;
@@ -31,22 +31,22 @@ const MAX_SEED_BYTES: usize = 8 << 20;
 pub struct Spec<'v> {
     /// The program and its arguments; the program is looked up in the `PATH` inside.
     pub command: Vec<OsString>,
-    /// What it may see.
+    /// Its grants.
     pub grants: Grants,
-    /// What it may use up.
+    /// Its limits.
     pub limits: ResourceLimits,
-    /// Where it starts; [`HOME`] when absent.
+    /// Where it starts; [`HOME`] if absent.
     pub cwd: Option<PathBuf>,
-    /// What it reads on standard input.
+    /// Its standard input.
     pub stdin: Stdin,
-    /// Which network it has.
+    /// Its network.
     pub network: Network,
     /// Whether the names of [`Network::Hosts`] may lead to private addresses; loopback and link-local ones never count as such.
     pub private_hosts: bool,
     /// Copy-on-write views to mount, whose changes outlive the run.
     pub views: Vec<Mount<'v>>,
     /// Whether there is a pipe at [`TRACE_CHANNEL`] to write to. Unlike an output it is a path, so that any process of
-    /// the tree finds it by name; a writer waits when it writes faster than is read, so nothing is lost.
+    /// the tree finds it by name; a writer waits if it writes faster than we read, so nothing is lost.
     pub trace_channel: bool,
 }
 
@@ -66,7 +66,7 @@ impl Spec<'_> {
         }
     }
 
-    /// Checks what can be checked without touching the system.
+    /// Checks everything that needs no access to the system.
     pub(crate) fn check(&self) -> Result<(), SandboxError> {
         let invalid = |what: String| Err(SandboxError::InvalidSpec { what });
         let Some(program) = self.command.first() else {
@@ -101,7 +101,7 @@ impl Spec<'_> {
                 "standard input is larger than {MAX_STDIN_BYTES} bytes; grant a file instead"
             ));
         }
-        // It leads out: everything of the machine is above it.
+        // It would lead out: everything of the machine is above it.
         if matches!(self.stdin, Stdin::Inherit)
             && rustix::fs::fstat(std::io::stdin())
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
@@ -131,7 +131,7 @@ impl Spec<'_> {
         if targets.len() > MAX_PLACES {
             return invalid(format!("more than {MAX_PLACES} paths are granted; grant a common parent"));
         }
-        // The root is built, not granted, and the watch rests on the sandbox's own processes.
+        // The root is built, not granted, and the watchdog needs the sandbox's own processes.
         if let Some(at) = targets.iter().find(|at| **at == Path::new("/") || at.starts_with("/proc")) {
             return invalid(format!(
                 "nothing can be granted at `{}`, which is the sandbox's own; grant only the paths in it that are needed, or another path",
@@ -180,14 +180,14 @@ fn is_plain_absolute(path: &Path) -> bool {
         && !path.as_os_str().as_bytes().contains(&0)
 }
 
-/// What a command may see. Nothing else of the machine is there.
+/// What a command may see. Nothing else of the machine is visible.
 #[derive(Debug, Default, Clone)]
 pub struct Grants {
     /// Files and directories to read.
     pub read: Vec<GrantedPath>,
-    /// Directories to see as a copy that can be written; what is written is gone when the run ends.
+    /// Directories shown as a writable copy; the writes are discarded when the run ends.
     pub copy_on_write: Vec<GrantedPath>,
-    /// Files to find at the start in HOME or `/tmp`; a command may change them, for they are its own.
+    /// Files that exist at the start in HOME or `/tmp`; a command may change them, because they are its own.
     pub seeds: Vec<Seed>,
     /// Environment variables.
     pub env: BTreeMap<OsString, OsString>,
@@ -195,15 +195,15 @@ pub struct Grants {
     pub path: Vec<PathBuf>,
     /// Secrets, redacted wherever output is captured.
     pub secrets: Vec<Secret>,
-    /// Lets the command make namespaces of its own (Chromium and other sandboxes need that).
+    /// Lets the command create namespaces of its own (Chromium and other sandboxes need that).
     pub nested_namespaces: bool,
     /// Lets the command trace its own processes (debuggers).
     pub ptrace: bool,
 }
 
 impl Grants {
-    /// Every value that must not show: of the secrets, with the tokens in those that hold several; of the seeds, those that are files of
-    /// logins by their name, and what stands under a key like `token` or `password` in others.
+    /// Every value that must not show: the secrets, with the tokens in those that contain several; the seeds that are credential files
+    /// by their name, and values under a key like `token` or `password` in others.
     pub fn secret_values(&self) -> Vec<Vec<u8>> {
         let secrets = self.secrets.iter().flat_map(|secret| values_of(secret.value()));
         let copies = self.seeds.iter().filter(|seed| seed.is_copy);
@@ -214,13 +214,13 @@ impl Grants {
         secrets.chain(seeds).collect()
     }
 
-    /// Adds a seed, in place of one that is at its place already.
+    /// Adds a seed, replacing one with the same path.
     pub fn seed(&mut self, seed: Seed) {
         self.seeds.retain(|there| there.at != seed.at);
         self.seeds.push(seed);
     }
 
-    /// Adds what `other` grants; a variable that both set keeps `other`'s value.
+    /// Adds the grants of `other`; a variable that both set keeps `other`'s value.
     pub fn merge(&mut self, other: Self) {
         let add = |to: &mut Vec<GrantedPath>, from: Vec<GrantedPath>| {
             for place in from {
@@ -246,7 +246,7 @@ impl Grants {
     }
 }
 
-/// A path of the machine and where it is found inside.
+/// A path of the machine and its path inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedPath {
     /// The path outside.
@@ -263,7 +263,7 @@ impl GrantedPath {
     }
 }
 
-/// Files that programs keep their logins in, by name; what they hold is redacted like a secret.
+/// Files in which programs store credentials, by name; their contents are redacted like a secret.
 const CREDENTIAL_FILES: &[&str] = &[
     ".credentials.json",
     "auth.json",
@@ -282,26 +282,26 @@ const CREDENTIAL_FILES: &[&str] = &[
     ".pgpass",
 ];
 
-/// A file that is there at the start, in a private place.
+/// A file that exists at the start, in a private directory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed {
     /// The path inside, below [`HOME`] or `/tmp`.
     pub at: PathBuf,
-    /// What it holds.
+    /// Its content.
     pub content: Vec<u8>,
     /// Its permission bits.
     pub mode: u32,
-    /// Whether it is a copy of a file of the machine, which may hold what must not show.
+    /// Whether it is a copy of a file of the machine, which may contain values that must not show.
     is_copy: bool,
 }
 
 impl Seed {
-    /// A file with this content that its owner alone may read.
+    /// A file with this content that only its owner may read.
     pub fn new(at: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         Self { at: at.into(), content: content.into(), mode: 0o600, is_copy: false }
     }
 
-    /// Whether it is, by its name, a file that a program keeps a login in.
+    /// Whether it is, by its name, a file in which a program stores credentials.
     fn holds_credentials(&self) -> bool {
         let name = self.at.file_name().unwrap_or_default();
         CREDENTIAL_FILES.iter().any(|known| name.eq_ignore_ascii_case(known))
@@ -310,7 +310,7 @@ impl Seed {
     /// A copy of a file of the machine, as it is now.
     ///
     /// # Errors
-    /// When it cannot be read, is no regular file or is too long.
+    /// If it cannot be read, is not a regular file or is too long.
     pub fn from_file(path: &Path, at: impl Into<PathBuf>) -> Result<Self, SandboxError> {
         use std::io::{Error, ErrorKind, Read as _};
         use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -350,7 +350,7 @@ pub struct Secret {
     exposure: Exposure,
 }
 
-/// How a command gets to see a secret.
+/// How a command gets a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {
     /// As the environment variable of that name.
@@ -373,7 +373,7 @@ impl Secret {
     /// Takes the value from an environment variable of this process.
     ///
     /// # Errors
-    /// When the variable is not set.
+    /// If the variable is not set.
     pub fn from_env(name: impl Into<OsString>, exposure: Exposure) -> Result<Self, SandboxError> {
         let name = name.into();
         match std::env::var_os(&name) {
@@ -387,7 +387,7 @@ impl Secret {
     /// Takes the value from a file, without the line end at its end.
     ///
     /// # Errors
-    /// When the file cannot be read or is too long.
+    /// If the file cannot be read or is too long.
     pub fn from_file(
         name: impl Into<OsString>,
         path: &Path,
@@ -450,7 +450,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What a command may use up. Every field is a bound; none can be switched off.
+/// The limits of a command. Every field is a limit; none can be switched off.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ResourceLimits {
     /// Wall-clock time.
@@ -465,15 +465,15 @@ pub struct ResourceLimits {
     pub file_bytes: u64,
     /// Open descriptors of one process.
     pub open_files: u32,
-    /// What is kept of standard output.
+    /// The kept part of standard output.
     pub stdout_bytes: u64,
-    /// What is kept of standard error.
+    /// The kept part of standard error.
     pub stderr_bytes: u64,
-    /// What is kept of the trace channel, and passed on.
+    /// The kept part of the trace channel, which is also passed on.
     pub trace_bytes: u64,
-    /// `/tmp`, `/dev/shm` and HOME together (they live in memory).
+    /// `/tmp`, `/dev/shm` and HOME together (they are in memory).
     pub scratch_bytes: u64,
-    /// What may be written to all copy-on-write directories together.
+    /// Total writes to all copy-on-write directories.
     pub disk_bytes: u64,
     /// Between SIGTERM and SIGKILL when time is up or the run is cancelled.
     pub grace_ms: u64,
@@ -526,7 +526,7 @@ impl ResourceLimits {
     }
 }
 
-/// What a command reads on standard input.
+/// The standard input of a command.
 #[derive(Debug, Clone, Default)]
 pub enum Stdin {
     /// Nothing.
@@ -534,20 +534,20 @@ pub enum Stdin {
     Empty,
     /// These bytes.
     Bytes(Vec<u8>),
-    /// What the standard input of this process yields, through a pipe. A command that leaves some of it unread leaves
+    /// The bytes of this process's standard input, through a pipe. A command that leaves some of it unread leaves
     /// that to the next reader only if it is a file.
     Inherit,
 }
 
-/// Which network a command has.
+/// The network of a command.
 #[derive(Debug, Clone, Default)]
 pub enum Network {
-    /// A namespace of its own with loopback alone.
+    /// A namespace of its own with only loopback.
     #[default]
     None,
-    /// The same, and a proxy inside that connects to these hosts alone.
+    /// The same, and a proxy inside that connects only to these hosts.
     Hosts(Vec<Host>),
-    /// The machine's own network, openly.
+    /// The machine's own network, granted explicitly.
     Host,
 }
 

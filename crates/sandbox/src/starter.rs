@@ -1,5 +1,5 @@
-//! The helper process, from the parent's side: started once, and every run is a fork of it, so that a run does not pay for
-//! loading this binary again. Owns its life; refuses to be needed after its parent: it ends when the socket to it closes.
+//! The helper process, from the parent's side: started once, and every run is a fork of it, so that a run does not
+//! load this binary again. Owns its life; it never outlives its parent: it ends when the socket to it closes.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 use crate::wire::{DESCRIPTORS, HELPER_NAME};
 
-/// Starts runs; the process behind it is started with the first one, and again should it be gone.
+/// Starts runs; the process behind it is started with the first one, and again if it is gone.
 #[derive(Debug, Default)]
 pub(crate) struct Starter {
     running: Mutex<Option<Running>>,

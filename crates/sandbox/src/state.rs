@@ -1,6 +1,6 @@
-//! The folder where views live while their owner does. Owns one locked folder for each [`crate::Sandbox`] and
-//! the sweep of those whose owner died; refuses to touch a folder whose lock is held, which a helper that is
-//! still ending a tree holds too, and a directory where others could put folders in the way.
+//! The folder of views while their owner lives. Owns one locked folder for each [`crate::Sandbox`] and
+//! the sweep of those whose owner died; refuses to touch a folder whose lock is held, including by a helper that is
+//! still ending a tree, and a directory in which others could create folders.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -34,7 +34,7 @@ pub(crate) struct OwnerFolder {
 }
 
 impl OwnerFolder {
-    /// Sweeps what dead owners left and makes a folder of our own.
+    /// Sweeps what dead owners left and creates a folder of our own.
     pub(crate) fn open(directory: &Path) -> Result<Self, SandboxError> {
         let failed = |source| SandboxError::Path {
             action: "use the sandbox's state directory",
@@ -107,7 +107,7 @@ impl OwnerFolder {
         self.folder.join(format!("view-{}", self.next.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Writes down cgroups that are about to be made, for the sweep; the note is to be removed once they are gone.
+    /// Records cgroups that are about to be created, for the sweep; the note is removed once they are gone.
     pub(crate) fn note_cgroups(&self, directories: &[PathBuf]) -> io::Result<PathBuf> {
         let note = self.folder.join(format!("{CGROUPS}{}", self.next.fetch_add(1, Ordering::Relaxed)));
         let lines: String = directories.iter().filter_map(|d| d.to_str()).map(|d| format!("{d}\n")).collect();
@@ -115,7 +115,7 @@ impl OwnerFolder {
         Ok(note)
     }
 
-    /// A name for the next cgroup of this owner; no other owner in this process has it, in whatever directory.
+    /// A name for the next cgroup of this owner; no other owner in this process has it, in any directory.
     pub(crate) fn cgroup_name(&self) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let owner = self.folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -125,19 +125,19 @@ impl OwnerFolder {
 
 impl Drop for OwnerFolder {
     fn drop(&mut self) {
-        // Whatever cannot be removed now is swept at the next start.
+        // Anything that cannot be removed now is swept at the next start.
         remove_cgroups(&self.folder);
         let _ = tree::remove(&self.folder);
     }
 }
 
-/// A folder for the private places of one run; removed with it.
+/// A folder for the private directories of one run; removed with it.
 pub(crate) struct Scratch {
     folder: PathBuf,
 }
 
 impl Scratch {
-    /// Makes one that belongs to `ids`.
+    /// Creates one that belongs to `ids`.
     pub(crate) fn make(state: &OwnerFolder, ids: Option<(u32, u32)>) -> Result<Self, SandboxError> {
         let scratch = Self { folder: state.new_path() };
         let failed = |source| SandboxError::Path {
@@ -159,12 +159,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now is swept at the next start.
+        // Anything that cannot be removed now is swept at the next start.
         let _ = tree::remove(&self.folder);
     }
 }
 
-/// What a sweep removed.
+/// The result of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Folders of owners that had died.
@@ -185,7 +185,7 @@ pub(crate) fn sweep(directory: &Path) -> Result<Swept, SandboxError> {
     sweep_locked(directory).map_err(failed)
 }
 
-/// Held while folders are made or swept, so that none is taken between its making and its locking.
+/// Held while folders are created or swept, so that none is removed between its creation and its locking.
 fn guard(directory: &Path) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(directory.join("sweep.lock"))?;
     flock(file.as_fd(), FlockOperation::LockExclusive)?;
@@ -210,8 +210,8 @@ fn sweep_locked(directory: &Path) -> io::Result<Swept> {
     Ok(swept)
 }
 
-/// Whether nobody holds the folder. The helper of an owner that has just died still does while it ends the
-/// tree, so that much is waited for.
+/// Whether no one holds the folder. The helper of an owner that has just died still does while it ends the
+/// tree, so this waits for it for a while.
 fn is_free(folder: &Path) -> bool {
     let Ok(lock) = File::open(folder.join(LOCK)) else { return true };
     let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a command reads on standard input. Owns that it never gets a descriptor of ours: whatever our own standard input
+//! A command's standard input. Guarantees that it never gets a descriptor of ours: whatever our own standard input
 //! is (a terminal, a file, a socket), the command has one end of a pipe, so it cannot write to it, change its modes or
 //! times, truncate it or configure it.
 
@@ -14,12 +14,12 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::spec::Stdin;
 
-/// How much is taken from our standard input at a time: what a command leaves unread is lost if it cannot be put back.
+/// How much is read from our standard input at a time: bytes that a command leaves unread are lost if they cannot be put back.
 const CHUNK_BYTES: usize = 4096;
 /// How long to wait for the pump to end: another process may have taken the input that it waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The command's standard input, and what feeds it.
+/// The command's standard input, and its source.
 pub(crate) struct Feed {
     pub(crate) read: OwnedFd,
     pub(crate) pump: Option<Pump>,
@@ -35,7 +35,7 @@ impl Feed {
     }
 }
 
-/// Bytes in a sealed file, which nobody can change.
+/// Bytes in a sealed file, which no one can change.
 fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     let file = memfd_create("stdin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -110,7 +110,7 @@ fn copy_until_stopped(from: &OwnedFd, to: OwnedFd, stopped: &OwnedFd) {
         let mut rest = buffer.get(..read).unwrap_or_default();
         while !rest.is_empty() {
             if !wait_for(&to, PollFlags::OUT, stopped) {
-                // None of it was read; a file is put back to before it.
+                // None of it was read; a file's position is restored.
                 let _ = i64::try_from(rest.len())
                     .map(|left| rustix::fs::seek(from, SeekFrom::Current(left.saturating_neg())));
                 return;

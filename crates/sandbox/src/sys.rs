@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::Pid;
 
-/// What [`clone_into_namespaces`] gives back, once in each process.
+/// The result of [`clone_into_namespaces`], once in each process.
 pub(crate) enum Forked {
     /// In the new process.
     Child,
@@ -37,12 +37,12 @@ pub(crate) fn clone_into_namespaces(flags: libc::c_int) -> io::Result<Forked> {
         libc::syscall(libc::SYS_clone3, std::ptr::from_mut(&mut args), size_of::<libc::clone_args>())
     };
     let raw = match check(result) {
-        // The filter of a container hides this call, since it cannot see its flags, and allows the older one.
+        // A container's filter hides this call, since it cannot see its flags, and allows the older one.
         Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => check(old_clone(flags, &mut pidfd))?,
         other => other?,
     };
     let Some(pid) = i32::try_from(raw).ok().and_then(Pid::from_raw) else { return Ok(Forked::Child) };
-    // SAFETY: the kernel stored a fresh descriptor in `pidfd`, which nobody else owns.
+    // SAFETY: the kernel stored a fresh descriptor in `pidfd`, which no one else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Forked::Parent { pid, pidfd })
 }
@@ -142,13 +142,13 @@ pub(crate) fn children_usage() -> (u64, u64) {
     (cpu_us, usage.ru_maxrss.cast_unsigned().saturating_mul(1024))
 }
 
-/// Whether children that end are let go without anybody waiting for them.
+/// Whether children that end are reaped automatically.
 pub(crate) fn ignore_ended_children(ignore: bool) {
     // SAFETY: both are dispositions, not functions of ours.
     let _ = unsafe { libc::signal(libc::SIGCHLD, if ignore { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }
 
-/// Whether signals are held back from this process and those it starts.
+/// Whether signals are blocked for this process and those it starts.
 pub(crate) fn hold_signals(hold: bool) {
     // SAFETY: `sigset_t` is plain data for which all zeroes is a valid value.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -163,9 +163,9 @@ pub(crate) fn hold_signals(hold: bool) {
     }
 }
 
-/// Sends `signal` to every process this one may signal, itself excepted: for pid 1 of a namespace alone.
+/// Sends `signal` to every process this one may signal, except itself: only for pid 1 of a namespace.
 pub(crate) fn kill_all(signal: libc::c_int) {
-    // SAFETY: in a PID namespace of our own, -1 reaches its members alone.
+    // SAFETY: in a PID namespace of our own, -1 only reaches its members.
     let _ = unsafe { libc::kill(-1, signal) };
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel takes filters that answer with an error.
+/// Whether the kernel accepts filters that answer with an error.
 pub(crate) fn has_seccomp() -> bool {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the call reads one number and changes nothing.
@@ -213,7 +213,7 @@ pub(crate) fn has_seccomp() -> bool {
 /// The version of Landlock the kernel offers; 0 if it has none.
 pub(crate) fn landlock_abi() -> u32 {
     const VERSION: libc::c_int = 1;
-    // SAFETY: with no attributes and the version flag the call only answers a number.
+    // SAFETY: with no attributes and the version flag the call only returns a number.
     let result = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0usize, VERSION)
     };

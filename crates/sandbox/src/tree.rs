@@ -1,5 +1,5 @@
-//! Removing directory trees that a hostile program made. Owns a removal that follows no symbolic link, is not
-//! stopped by modes, and holds for any depth; refuses to leave a name behind without saying so.
+//! Removing directory trees that a hostile program created. Owns a removal that follows no symbolic link, is not
+//! stopped by modes, and works for any depth; refuses to leave a name behind without saying so.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 const MAX_DEPTH: usize = 64;
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Removes `path` and everything under it; fine when it is not there.
+/// Removes `path` and everything below it; it is no error if it does not exist.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let top = match open_directory(CWD, path) {
         Ok(top) => top,
@@ -91,7 +91,7 @@ fn remove_entry(
     retry_writable(directory, || unlinkat(directory, name, AtFlags::REMOVEDIR))
 }
 
-/// Does it again with the directory made writable, if that was in the way.
+/// Tries again with the directory made writable, if that was the problem.
 fn retry_writable(directory: &OwnedFd, act: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     match act() {
         Err(Errno::ACCESS) => {

@@ -1,5 +1,5 @@
-//! What the parent and its helper say to each other over the control socket: one length-prefixed JSON
-//! document a message. Owns the messages and their framing; refuses one over its bound.
+//! The messages between the parent and its helper over the control socket: one length-prefixed JSON
+//! document per message. Owns the messages and their framing; refuses one over its limit.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use crate::spec::ResourceLimits;
 
 /// The argv[0] under which the binary is the helper.
 pub(crate) const HELPER_NAME: &str = "crealeph-sandbox-helper";
-/// What the helper gets for each run: the control socket, standard output, error and input, the lock of the state
+/// The descriptors that the helper gets for each run: the control socket, standard output, error and input, the lock of the state
 /// folder, and the end of a pipe that it keeps open for as long as it lives.
 pub(crate) const DESCRIPTORS: usize = 6;
 /// Written by the parent: ask the tree to end.
@@ -40,9 +40,9 @@ pub(crate) struct Request {
     pub memory_is_counted: bool,
     pub nested_namespaces: bool,
     pub ptrace: bool,
-    /// Run with what can be had.
+    /// Run with the available features.
     pub reduced: bool,
-    /// Why there is no network namespace, where that was accepted.
+    /// Why there is no network namespace, if that was accepted.
     pub no_network: Option<Failure>,
     /// Run without namespaces.
     pub bare: Option<BarePlan>,
@@ -92,7 +92,7 @@ pub(crate) struct SeedPlan {
     pub mode: u32,
 }
 
-/// What the helper says.
+/// The helper's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// A descriptor comes along: the proxy's listening socket.
@@ -123,7 +123,7 @@ pub(crate) struct Failure {
     pub errno: i32,
 }
 
-/// A step of the set-up; what failed decides the advice.
+/// A step of the set-up; the advice depends on which one failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SetupStep {
     Request,
@@ -149,7 +149,7 @@ impl Failure {
         Self { step, detail: detail.into(), errno: error.raw_os_error().unwrap_or(0) }
     }
 
-    /// Whether it says that this machine gives us no namespaces or no mounts in them.
+    /// Whether it says that this machine has no namespaces or no mounts in them.
     pub(crate) fn lacks_namespaces(&self) -> bool {
         let denied =
             [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::ENOSPC, libc::EUSERS, libc::EINVAL, libc::ENODEV];

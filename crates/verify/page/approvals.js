@@ -1,5 +1,5 @@
 // What people signed, in the order of the log: each statement by a key that was enrolled before and not revoked, for this tenant
-// and log, under the namespace of its kind, with a nonce of its own; each landing by enough verdicts that nobody used before.
+// and log, under the namespace of its kind, with a nonce of its own; each landing by enough verdicts that were not used before.
 //
 // Whether a verdict had lapsed when it was used depends on more than these entries; `crealeph approval why` derives that.
 
@@ -18,7 +18,7 @@ const MODULE = 'crealeph-approvals';
 const ADMINS = 'admins';
 const UNSIGNED_TYPES = ['review', 'run_verdict'];
 const MAX_INVITATION_NANOS = 30n * 86_400_000_000_000n;
-/** An enrolment is taken before its invitation expires, and may be written a little after that. */
+/** An enrolment is accepted before its invitation expires, and may be written a little after that. */
 const WRITING_NANOS = 600_000_000_000n;
 
 export class ApprovalLog {
@@ -34,11 +34,11 @@ export class ApprovalLog {
     this.verdicts = new Map();
     this.landings = new Map();
     this.heldChanges = new Map();
-    /** The fingerprint of the first admin's key: what all of this rests on. */
+    /** The fingerprint of the first admin's key, on which all of this depends. */
     this.root = null;
   }
 
-  /** The changes that were about to land and of which it is not recorded whether they did. */
+  /** The changes that were about to land and whose outcome is not recorded. */
   get unsettled() {
     return [...this.landings].filter(([, landing]) => landing.end === null).map(([subject]) => subject);
   }
@@ -162,7 +162,7 @@ export class ApprovalLog {
     this.verdicts.set(id, { statement, proof: payload.get('proof'), isUsed: false });
   }
 
-  /** Remembers the digest of a change that waits for people: what was recorded first is what they were shown. */
+  /** Remembers the digest of a change that waits for people: the first one recorded is the one they were shown. */
   hold(entry) {
     if (entry.get('module') !== 'work' || entry.get('type') !== 'held_change') return;
     const payload = entry.get('payload');
@@ -231,7 +231,7 @@ export class ApprovalLog {
     }
   }
 
-  /** What became of the last landing of a subject, once. A void one gives its verdicts back. */
+  /** The outcome of the last landing of a subject, once. A void one returns its verdicts. */
   settle(outcome, key) {
     const [subject, number] = [outcome.get('subjectId'), outcome.get('number')];
     if (key !== `landing_outcome:${digestOf(subject)}:${number}`) throw invalid('does not have the key of its landing');
@@ -273,7 +273,7 @@ export class ApprovalLog {
     if (!this.groups.get(person)?.has(ADMINS)) throw invalid(`is signed by \`${person}\`, who is not in the group \`${ADMINS}\``);
   }
 
-  /** The count of signatures of a hardware key or passkey must rise, or be 0 as ever. */
+  /** The count of signatures of a hardware key or passkey must rise, or always be 0. */
   async checkSignature(kind, keyId, payload) {
     const enrolled = this.keys.get(keyId);
     const expected = enrolled.passkey ? 'passkey' : 'ssh';
@@ -293,7 +293,7 @@ async function provedBySsh(key, kind, payload) {
   return counter;
 }
 
-/** What admins sign needs an SSH key: a page could ask a passkey for anything. */
+/** Admin statements need an SSH key: a page could ask a passkey for anything. */
 function provedByPasskey(passkey, kind, payload) {
   if (kind !== 'verdict') throw invalid('is signed with a passkey, and admin statements need an SSH key');
   if (!payload.has('passkey')) throw invalid('has no proof by its passkey');

@@ -1,9 +1,9 @@
-// On what a check rests, as the reader is told.
+// The basis of a check, as the reader is told.
 
 export const HASHES = 'hashes that were computed again from the bytes';
 export const NO_KEY = 'nothing that you had before: no key was given, so this proves consistency, not origin';
 
-/** `files` are those that keys were read from: one that came with what is checked would prove nothing. */
+/** `files` are those that keys were read from: a key from the checked files would prove nothing. */
 export function ownKey(files) {
   return files.length === 0 ? 'the key that you gave' : `the key that you gave in ${files.map((name) => `\`${name}\``).join(', ')}`;
 }

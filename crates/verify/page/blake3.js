@@ -12,7 +12,7 @@ const CHUNK_END = 2;
 const PARENT = 4;
 const ROOT = 8;
 
-/** For each round, which message word stands where. */
+/** For each round, the position of each message word. */
 const SCHEDULE = [Array.from({ length: 16 }, (_, at) => at)];
 for (let round = 1; round < ROUNDS; round += 1) SCHEDULE.push(PERMUTATION.map((at) => SCHEDULE[round - 1][at]));
 
@@ -57,7 +57,7 @@ function compress(chaining, counter, length, flags) {
   return next;
 }
 
-/** Reads a block into `words`, little-endian; what is missing counts as zero. */
+/** Reads a block into `words`, little-endian; missing bytes count as zero. */
 function load(bytes, from, to) {
   words.fill(0);
   for (let at = from; at < to; at += 1) words[(at - from) >>> 2] |= bytes[at] << (8 * ((at - from) & 3));
@@ -79,7 +79,7 @@ function chunkValue(bytes, number, extra) {
   }
 }
 
-/** The value of `count` chunks from `first` on. The left half of a tree is the largest power of two that leaves something. */
+/** The value of `count` chunks from `first` on. The left half of a tree is the largest power of two that leaves a rest. */
 function treeValue(bytes, first, count, extra) {
   if (count === 1) return chunkValue(bytes, first, extra);
   let left = 1;

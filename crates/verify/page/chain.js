@@ -9,7 +9,7 @@ const MAX_RECEIPTS = 1_000_000;
 
 /** The receipts of one workspace, added in any order. */
 export class ReceiptChain {
-  /** Each must be signed by one of the keys. With `isUnproven` keys are not asked for, as with `verifyReceipt`. */
+  /** Each must be signed by one of the keys. With `isUnproven` keys are not required, as with `verifyReceipt`. */
   constructor(workspace, keys, isUnproven = false) {
     this.workspace = workspace;
     this.keys = keys;
@@ -52,7 +52,7 @@ export class ReceiptChain {
     const place = chain.length + 1;
     const reached = new Set(chain);
     const unreached = [...after.keys()].filter((hash) => hash !== null && !reached.has(hash)).sort();
-    // One that is there and cannot be reached is not missing; what is missing stands before it.
+    // A receipt that exists and cannot be reached is not missing; the missing one comes before it.
     const missing = unreached.find((hash) => !this.receipts.has(hash)) ?? unreached[0];
     if (missing) {
       throw new Finding('missing', `the receipt with the hash \`${missing}\` is missing; it comes before ${this.names(after.get(missing))}`, place);
@@ -63,7 +63,7 @@ export class ReceiptChain {
     return chain;
   }
 
-  /** What a retry or an undo rests on comes before it, and is of the run that it names. */
+  /** The receipt that a retry or an undo depends on comes before it, and is of the run that it names. */
   checkEarlierRuns(chain) {
     const before = new Map();
     for (const [at, hash] of chain.entries()) {
@@ -85,7 +85,7 @@ export class ReceiptChain {
   }
 }
 
-/** A folder that is named as a run is holds the receipt of that run. */
+/** A folder that is named like a run holds the receipt of that run. */
 function checkFolderName(receipt, folder) {
   if (uuid(folder) === null && folder !== receipt.get('id')) {
     throw changed(`the folder is that of run ${folder}, and holds the receipt of run ${receipt.get('id')}`);

@@ -1,4 +1,4 @@
-// One entry: its shape, its canonical text and the leaf that it has in the log.
+// One entry: its shape, its canonical text and its leaf in the log.
 
 import { hex, utf8 } from './bytes.js';
 import { blake3 } from './blake3.js';
@@ -6,7 +6,7 @@ import { canonical, JsonFault, parseJson } from './json.js';
 import { count, identifier, list, object, openObject, optional, timestamp } from './shape.js';
 import { leafHash } from './tree.js';
 
-/** How an older program stored an entry whose payload nested too deep for it: without any. */
+/** How an older version stored an entry whose payload nested too deep for it: without a payload. */
 const LOST_PAYLOAD = '"payload":,"robotId":';
 const EMPTY_PAYLOAD = '"payload":{},"robotId":';
 
@@ -38,7 +38,7 @@ export function entryProblem(entry) {
   return entryShape(entry);
 }
 
-/** Reads a line or file that holds an entry, one that lost its payload too; null if it is not JSON. */
+/** Reads a line or file that holds an entry, including one that lost its payload; null if it is not JSON. */
 export function readAround(text) {
   const lost = text.includes(LOST_PAYLOAD);
   const readable = lost ? text.replace(LOST_PAYLOAD, () => EMPTY_PAYLOAD) : text;

@@ -35,7 +35,7 @@ const eventShape = object({
   lineage: object({ dependsOnLedgerIds: list(identifier, 1), rerunOfExecutionId: optional(identifier) }),
 });
 
-/** What every event ever recorded obeys; null, or what is wrong. `find` gives robot and time of an entry before it. */
+/** The rules for every event ever recorded; null, or what is wrong. `find` gives robot and time of an earlier entry. */
 export function eventProblem(entry, find) {
   const event = new Map([...entry].filter(([key]) => !ENVELOPE.includes(key)));
   const problem = eventShape(event);
@@ -61,7 +61,7 @@ export function eventProblem(entry, find) {
   return null;
 }
 
-/** What the gating matrix refuses of an event that holds otherwise. */
+/** What the gating matrix refuses of an event that is otherwise valid. */
 export function gateProblem(entry) {
   const payload = entry.get('payload');
   const [state, coherence] = [entry.get('state'), payload.get('coherenceStatus')];

@@ -1,5 +1,5 @@
 // Exports, line by line: every entry against its leaf, the rules of a log and the number before it; every checkpoint against the
-// tree so far. The first thing that is wrong is thrown as a Finding.
+// tree so far. The first problem is thrown as a Finding.
 
 import { equal, hex } from './bytes.js';
 import { ApprovalLog } from './approvals.js';
@@ -149,7 +149,7 @@ export class ExportVerifier {
     );
   }
 
-  /** Says what the export was found to be. */
+  /** Returns the result for the export. */
   finish() {
     if (this.origin === null) throw unreadable('the export is empty');
     const entries = this.tree.size;

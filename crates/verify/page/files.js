@@ -1,4 +1,4 @@
-// Files as the reader gives them: what each one is, and the lines of large ones, read in slices.
+// Files as the reader gives them: the kind of each one, and the lines of large ones, read in slices.
 
 import { concat, textOf } from './bytes.js';
 import { unreadable } from './finding.js';
@@ -6,10 +6,10 @@ import { unreadable } from './finding.js';
 /** The largest file that is read whole, and the longest line of one that is not. */
 export const MAX_BYTES = 64 << 20;
 const START_BYTES = 64 << 10;
-/** How long the page is kept busy before it may draw and answer, in milliseconds. */
+/** How long the page is busy before it may draw and answer, in milliseconds. */
 const BUSY_MS = 12;
 
-/** Lets the page draw and answer now and then. */
+/** Lets the page draw and answer from time to time. */
 export class Pauses {
   constructor() {
     this.since = performance.now();
@@ -74,11 +74,11 @@ export function pathOf(file) {
   return file.webkitRelativePath || file.name;
 }
 
-/** What a file is: in a folder with runs by its name, otherwise by what it begins with. The checks say whether it is a good one. */
+/** The kind of a file: in a folder with runs by its name, otherwise by its beginning. The checks say whether it is a good one. */
 export async function kindOf(file) {
   if (!file.webkitRelativePath) return kindOfContent(file);
   if (/\/(states|objects)\//.test(file.webkitRelativePath)) return 'stored';
-  // Whatever else lies with a run may be an agent's: no key in it is the reader's own.
+  // Any other file with a run may be an agent's: no key in it is the reader's own.
   return { 'RECEIPT.json': 'receipt', 'RECEIPT.dsse.json': 'envelope' }[file.name] ?? 'other';
 }
 

@@ -1,4 +1,4 @@
-// What a check reports: how something is wrong (the codes of `crealeph ledger verify`), of which entry, and what.
+// The result of a failed check: the kind of problem (the codes of `crealeph ledger verify`), the entry, and what is wrong.
 
 export class Finding extends Error {
   constructor(kind, what, seq = null) {
@@ -7,7 +7,7 @@ export class Finding extends Error {
     this.seq = seq;
   }
 
-  /** The same about something that is named first. */
+  /** The same about a part that is named first. */
   about(name) {
     return new Finding(this.kind, `${name}: ${this.message}`, this.seq);
   }

@@ -1,4 +1,4 @@
-// Entries about access: API keys, webhooks and signers of receipts. Each is readable, stands under the client key of what it
+// Entries about access: API keys, webhooks and signers of receipts. Each is readable, has the client key of what it
 // names, and ends only what began before it.
 
 import { hex, utf8 } from './bytes.js';

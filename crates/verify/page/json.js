@@ -1,10 +1,10 @@
 // Strict JSON (I-JSON, RFC 7493) and its canonical text (RFC 8785).
 //
 // Objects become Maps, so that no key has a meaning of its own. Refused, because two readers could read them differently: a key
-// that stands twice, half of a surrogate pair, an integer whose digits a double would change, a number beyond the doubles, a
+// that appears twice, half of a surrogate pair, an integer whose digits a double would change, a number beyond the doubles, a
 // byte order mark, anything after the value.
 
-/** How deep arrays and objects nest at most in what CreAleph writes. */
+/** How deep arrays and objects nest at most in documents that CreAleph writes. */
 export const MAX_DEPTH = 192;
 
 export class JsonFault extends Error {}
@@ -149,7 +149,7 @@ class Parser {
 }
 
 /**
- * Reads a text. `spans` says of each member of the outermost object where its value begins and ends in the text.
+ * Reads a text. `spans` gives for each member of the outermost object where its value begins and ends in the text.
  * Throws a `JsonFault`.
  */
 export function parseJson(text) {
@@ -167,11 +167,11 @@ export function canonical(value) {
   }
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
   if (typeof value === 'string') return quote(value);
-  // JavaScript writes numbers as RFC 8785 wants them; minus zero is zero.
+  // JavaScript writes numbers as RFC 8785 requires; minus zero is zero.
   return String(value);
 }
 
-/** JSON.stringify escapes what RFC 8785 escapes, as it does, in strings without half surrogates. */
+/** JSON.stringify escapes exactly what RFC 8785 escapes, in strings without half surrogates. */
 function quote(text) {
   return JSON.stringify(text);
 }

@@ -51,7 +51,7 @@ function noteParts(note) {
   return { text: note.slice(0, blank + 1), signatures };
 }
 
-/** What a checkpoint states. */
+/** The statement of a checkpoint. */
 function checkpointOf(text) {
   const broken = (why) => unreadable(`the note is not a checkpoint: ${why}`);
   const [origin, size, root] = text.split('\n');
@@ -64,7 +64,7 @@ function checkpointOf(text) {
 }
 
 /**
- * A checkpoint that one of the keys has signed for its own log. A signature of a known key that does not fit is a finding, and so
+ * A checkpoint that one of the keys has signed for its own log. A signature of a known key that does not match is a finding, and so
  * is a checkpoint that no known key has signed (`unsigned`).
  */
 export async function openCheckpoint(note, keys) {
@@ -89,7 +89,7 @@ export async function openCheckpoint(note, keys) {
   return checkpoint;
 }
 
-/** What a checkpoint states, by whichever key it is signed; it must at least be signed in the name of its log. */
+/** The statement of a checkpoint, whichever key signed it; it must at least be signed in the name of its log. */
 export function statedCheckpoint(note) {
   const { text, signatures } = noteParts(note);
   const checkpoint = checkpointOf(text);

@@ -1,4 +1,4 @@
-// The page around the verifier. Everything that comes from a file is shown as text.
+// The page around the verifier. All content of files is shown as text.
 
 import { pathOf } from './files.js';
 import { verifyFiles } from './report.js';
@@ -14,7 +14,7 @@ const MARKS = { good: '✓', unproven: '?', bad: '✗' };
 const byId = (id) => document.getElementById(id);
 
 let chosen = [];
-/** Counts the runs, so that an older one that is still going on shows nothing. */
+/** Counts the runs, so that an older one that has not finished shows nothing. */
 let run = 0;
 
 function element(name, className, text) {
@@ -108,7 +108,7 @@ function recall() {
     for (const id of FIELDS) byId(id).value = String(stored[id] ?? '');
     byId('remember').checked = true;
   } catch {
-    // Nothing is remembered.
+    // Nothing is stored.
   }
 }
 

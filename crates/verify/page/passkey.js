@@ -1,5 +1,5 @@
-// Passkeys (Web Authentication, level 3): what a browser and an authenticator said, from the bytes they gave. ES256, EdDSA with
-// Ed25519, and RS256. Who made an authenticator is not judged.
+// Passkeys (Web Authentication, level 3): the claims of a browser and an authenticator, from their bytes. ES256, EdDSA with
+// Ed25519, and RS256. The maker of an authenticator is not judged.
 
 import { base64url, concat, equal, fromBase64url, textOf, utf8 } from './bytes.js';
 import { readCbor } from './cbor.js';
@@ -15,7 +15,7 @@ function unproved(why) {
   return forged(`is not proved: ${why}`);
 }
 
-/** What follows a CBOR map that must be at the start of some bytes. */
+/** The bytes after a CBOR map that must be at the start. */
 function afterMap(bytes, what) {
   let read;
   try {
@@ -45,7 +45,7 @@ function authenticatorData(bytes) {
   return data;
 }
 
-/** The key of a COSE_Key, which has the members of its algorithm and no other. */
+/** The key of a COSE_Key, which has exactly the members of its algorithm. */
 function publicKeyOf(bytes) {
   const { pairs } = afterMap(bytes, 'the public key');
   const members = new Map(pairs);
@@ -80,7 +80,7 @@ export function checkNewPasskey(made, statement, origin, clientData) {
   checkData(made.data, origin);
 }
 
-/** Checks that a passkey has proved a statement. Gives the count of its signatures. Throws a Finding. */
+/** Checks that a passkey has proved a statement. Returns the count of its signatures. Throws a Finding. */
 export async function verifyAssertion(passkey, statement, assertion, signature) {
   const bytes = (name) => fromBase64url(assertion.get(name));
   if (!equal(bytes('credentialId'), passkey.credentialId)) throw unproved('it is by another passkey than the statement names');

@@ -10,7 +10,7 @@ const FORMAT = 'crealeph-proof-v1';
 const MAX_PATH = 64;
 
 /**
- * Checks the text of a proof file. Without keys the checkpoint is read as it stands, and `isSigned` is false: that proves that
+ * Checks the text of a proof file. Without keys the checkpoint is read without its signature, and `isSigned` is false: that proves that
  * entry and checkpoint belong together, not whose they are.
  */
 export async function verifyProof(text, keys) {

@@ -24,7 +24,7 @@ function read(bytes) {
 }
 
 /**
- * Checks a receipt and its envelope. With `isUnproven`, keys are not asked for: then receipt and envelope belong together, and
+ * Checks a receipt and its envelope. With `isUnproven`, keys are not required: then receipt and envelope belong together, and
  * nothing is proved about who made them. Throws a Finding.
  */
 export async function verifyReceipt(receiptBytes, envelopeBytes, keys, isUnproven = false) {
@@ -100,7 +100,7 @@ function checkReceipt(receipt) {
   }
 }
 
-/** What the statement says beside the receipt must say the same. */
+/** The statement's facts about the receipt must match it. */
 async function checkAgreement(statement, receipt, bytes) {
   const subjects = [...statement.get('subject')];
   const own = subjects.shift();
@@ -129,7 +129,7 @@ async function checkAgreement(statement, receipt, bytes) {
   }
 }
 
-/** The digests that a statement has of a content: all of them must be there. */
+/** The digests of a content in a statement: all of them must be there. */
 function statedDigests(subject) {
   const [name, stated] = [subject.get('name'), subject.get('digest')];
   if (stated.has('gitCommit')) throw changed(`the statement names a commit for the file \`${name}\``);
@@ -138,7 +138,7 @@ function statedDigests(subject) {
   return Object.fromEntries(stated);
 }
 
-/** Whether a content has the digests that a statement has of it. */
+/** Whether a content has the digests that a statement gives. */
 export async function fits(subject, bytes) {
   const stated = statedDigests(subject);
   const blob = concat(utf8(`blob ${bytes.length}\0`), bytes);
@@ -162,7 +162,7 @@ export async function checkReportedFiles(verified, files) {
   }
 }
 
-/** Where a receipt is not the signed one, by field. */
+/** Where a receipt differs from the signed one, by field. */
 function difference(bytes, stated) {
   const found = read(bytes)?.value;
   if (!(found instanceof Map)) return 'the receipt is not JSON; it was changed';

@@ -1,7 +1,7 @@
-// Checks what the reader chose, and says of each file what was checked, on what that rests, and what was found.
+// Checks the files that the reader chose, and says for each what was checked, on what basis, and with what result.
 //
 // A result is { name, state, headline, checks, details }: `state` is good (a key of the reader's own has signed it), unproven
-// (it is consistent, and nobody known vouches for it) or bad. A check is { what, basis }.
+// (it is consistent, but no known key vouches for it) or bad. A check is { what, basis }.
 
 import { hex, textOf } from './bytes.js';
 import { count, HASHES, NO_KEY, ownKey } from './basis.js';
@@ -47,7 +47,7 @@ function notKnown() {
   return unreadable('this is no export, proof, receipt, key or checkpoint that this page knows');
 }
 
-/** A finding becomes a result of its own, with the checks that were made before it. `counted` is what its number counts. */
+/** A finding becomes a result of its own, with the checks that were made before it. `counted` is the unit of its number. */
 async function result(name, check, counted = 'entry') {
   const checks = [];
   try {

@@ -1,4 +1,4 @@
-// What no honest ledger would have taken: the rules that hold from one entry of a log to the next.
+// Entries that no honest ledger would have accepted: the rules from one entry of a log to the next.
 
 import { eventProblem, gateProblem, orderProblem } from './event.js';
 import { instant } from './shape.js';
@@ -14,7 +14,7 @@ export class LogRules {
     this.last = null;
     /** A log that began under the second rules says so in its name; an older one gets an entry that says so. */
     this.isSecond = origin.startsWith('crealeph-log/2-');
-    /** How many entries are right by the rules of their time alone. */
+    /** How many entries are only valid by the rules of their time. */
     this.legacy = 0;
   }
 
@@ -66,7 +66,7 @@ export class LogRules {
   }
 }
 
-/** What every entry has, in the one form that a ledger writes. */
+/** The members of every entry, in the one form that a ledger writes. */
 function writtenForm(entry) {
   const missing = ['module', 'source', 'state', 'payload'].find((name) => !entry.has(name));
   if (missing) return `has no \`${missing}\``;

@@ -9,12 +9,12 @@ import { fits, verifyReceipt } from './receipt.js';
 import { digest } from './shape.js';
 
 const MAX_LISTED = 100;
-/** What no statement can name: the ledger's copy of it, and what came later. */
+/** Files that no statement can name: the ledger's copy of it, and later files. */
 const UNNAMED = ['entry.json', 'CLEANED.dsse.json'];
 const STATES = { what: 'The workspace before and after was not looked at.', basis: 'nothing; `crealeph work verify` checks it' };
 const NO_CHAIN = { what: 'The receipts before and after this one were not looked at.', basis: 'nothing; choose the folder with all runs' };
 
-/** The hashes of receipts that the reader kept, one on each line. Throws an Error about one that is not one. */
+/** The hashes of receipts that the reader kept, one on each line. Throws an Error about an invalid one. */
 export function parseHeads(text) {
   const heads = text.split('\n').map((line) => line.trim()).filter((line) => line !== '');
   const broken = heads.find((head) => digest(head) !== null);
@@ -101,7 +101,7 @@ export async function checkChain(runs, pinned, onProgress) {
   return { ...outcome(!isUnproven), checks: checks.filter(Boolean), details };
 }
 
-/** The workspace that the first receipt is of. */
+/** The workspace of the first receipt. */
 async function workspaceOf(run, keys, isUnproven) {
   const { receipt, envelope } = await bytesOfRun(run);
   try {
@@ -122,7 +122,7 @@ function receiptLines(ordered, chain, judged) {
   return [...lines, ...(left > 0 ? [`and ${left} before them`] : [])].join('\n');
 }
 
-/** Each file beside the receipt as the statement names it. */
+/** Each file next to the receipt, as the statement names it. */
 async function checkFiles(run, predicate) {
   const stated = predicate.get('files') ?? [];
   const [compared, uncovered] = [[], []];

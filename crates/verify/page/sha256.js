@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4). WebCrypto has it too, but its answer comes later, and a tree of 100,000 leaves would wait 200,000 times.
+// SHA-256 (FIPS 180-4). WebCrypto has it too, but only asynchronously, and a tree of 100,000 leaves would wait 200,000 times.
 
 /** The first 32 bits of the fractional part of a root of the first primes. */
 function fractions(count, power) {
@@ -7,7 +7,7 @@ function fractions(count, power) {
   return Uint32Array.from(primes, (prime) => root(BigInt(prime) << BigInt(32 * power), BigInt(power)));
 }
 
-/** The last 32 bits of the whole root: a double would not have enough of them. */
+/** The last 32 bits of the whole root: a double does not have enough of them. */
 function root(value, power) {
   let [low, high] = [0n, 1n << 40n];
   while (high - low > 1n) {

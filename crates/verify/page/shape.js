@@ -68,7 +68,7 @@ export function optional(shape) {
   return Object.assign((value) => shape(value), { isOptional: true });
 }
 
-/** An object with these members and no other. A member that is null is not absent. */
+/** An object with exactly these members. A member that is null is not absent. */
 export function object(members) {
   return (value) => {
     if (!(value instanceof Map)) return 'an object is expected';
@@ -87,7 +87,7 @@ function firstProblem(pairs, shapeOf) {
   return null;
 }
 
-/** An origin as browsers write it, of a page that they make passkeys for. */
+/** An origin as browsers write it, of a page for which they create passkeys. */
 function isPasskeyOrigin(value) {
   const found = typeof value === 'string' && /^(https?):\/\/([a-z0-9-]+(?:\.[a-z0-9-]+)*)(?::([1-9][0-9]{0,4}))?$/.exec(value);
   if (!found) return false;

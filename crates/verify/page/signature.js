@@ -3,7 +3,7 @@
 import { base64url, hex } from './bytes.js';
 
 /**
- * Encodings of points of small order, with which a signature can fit any text. The last byte's high bit is the sign of x.
+ * Encodings of points of small order, with which a signature can match any text. The last byte's high bit is the sign of x.
  */
 const WEAK = new Set(
   [

@@ -1,4 +1,4 @@
-// SSH keys of people and what they signed: SSHSIG as OpenSSH's PROTOCOL.sshsig has it, with Ed25519, ECDSA on P-256 and P-384,
+// SSH keys of people and their signatures: SSHSIG as OpenSSH's PROTOCOL.sshsig defines it, with Ed25519, ECDSA on P-256 and P-384,
 // and the hardware keys `sk-ssh-ed25519` and `sk-ecdsa`.
 
 import { base64, concat, equal, fromBase64, textOf, utf8 } from './bytes.js';
@@ -60,7 +60,7 @@ function field(bytes) {
   return concat(length, bytes);
 }
 
-/** The parts of a public key in binary form; throws an Error that says why it is not taken. */
+/** The parts of a public key in binary form; throws an Error that says why it is not accepted. */
 function keyParts(blob) {
   const fields = new Fields(blob);
   const algorithm = fields.word();
@@ -85,7 +85,7 @@ function keyParts(blob) {
   return parts;
 }
 
-/** A person's key from its one line without a comment. Throws an Error that says why it is not taken. */
+/** A person's key from its one line without a comment. Throws an Error that says why it is not accepted. */
 export function parsePersonKey(line) {
   const [algorithm, encoded, ...more] = line.split(' ');
   const blob = line.length <= MAX_TEXT_BYTES && encoded ? fromBase64(encoded) : null;
@@ -124,7 +124,7 @@ function readSignature(armoured) {
 }
 
 /**
- * Checks that a key has signed a message for a namespace. Gives the count of a hardware key's signatures, null for other keys.
+ * Checks that a key has signed a message for a namespace. Returns the count of a hardware key's signatures, null for other keys.
  * Throws a Finding.
  */
 export async function verifySshSignature(key, namespace, message, armoured) {

@@ -1,4 +1,4 @@
-// The documents that people sign about approvals, and those that record what they signed.
+// The documents that people sign about approvals, and those that record their signatures.
 
 import {
   amount, boolean, bytes, count, digest, identifier, list, object, openObject, optional, passkeyOrigin, text, timestamp, uuid, word,
@@ -132,7 +132,7 @@ export function approvalProblem(kind, payload) {
   return signedPayload(payload) ?? SIGNED[kind](payload.get('statement'));
 }
 
-/** The rule for what no rule fits. */
+/** The rule for subjects that no other rule matches. */
 export function builtInRule(subject) {
   return new Map(
     Object.entries({

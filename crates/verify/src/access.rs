@@ -1,5 +1,5 @@
 //! Grants and revocations of API keys, as an outsider judges them: readable, under the client key of the API key that they
-//! name, and a revocation only of what was granted before it. That none is there twice is a rule of every client key.
+//! name, and a revocation only for an earlier grant. That none appears twice is a rule of every client key.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ impl AccessLog {
     /// Judges the next entry of the log; `None` if it is not about API keys.
     ///
     /// # Errors
-    /// With what an honest ledger would not have taken.
+    /// If an honest ledger would not have accepted it.
     pub fn add(&mut self, entry: &Entry) -> Result<Option<AccessEntry>, Finding> {
         let invalid = |what: String| Finding::new(FindingKind::Invalid, what);
         let Some(key) = entry.key.as_ref().filter(|key| is_access_key(key.as_str())) else { return Ok(None) };

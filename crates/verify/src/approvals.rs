@@ -1,8 +1,8 @@
-//! What people signed, as an outsider judges it (R33): in the order of the log, each statement by a key that was enrolled
+//! Signed entries about approvals, as an outsider judges them (R33): in the order of the log, each statement by a key that was enrolled
 //! before it and not revoked, for this tenant and log, under the namespace of its kind, with a nonce of its own; each landing
-//! by enough verdicts that nobody used before, and of a change one that was not void.
+//! by enough verdicts that were not used before, and of a change one that was not void.
 //!
-//! The ledger's own writer asks the same judge before it appends, so an honest log has nothing to find here. Whether a
+//! The ledger's own writer uses the same judge before it appends, so an honest log has no findings. Whether a
 //! verdict lapsed before it was used depends on more than these entries; `crealeph approval why` derives that.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::invitations::{EnrolledPasskey, Invitation, check_counter, prove};
 use crate::ssh::{PersonKey, verify_signature};
 
-/// The types of verdicts that nobody signed; only before the first enrolment can one be written.
+/// The types of unsigned verdicts; they can only be written before the first enrolment.
 const UNSIGNED_TYPES: [&str; 2] = ["review", "run_verdict"];
 
 /// The people, keys and rules of a log so far.
@@ -43,7 +43,7 @@ pub struct ApprovalLog {
     root: Option<String>,
 }
 
-/// A key and whose it is.
+/// A key and its owner.
 #[derive(Clone, Debug)]
 pub(crate) struct EnrolledKey {
     pub(crate) person: Name,
@@ -53,7 +53,7 @@ pub(crate) struct EnrolledKey {
     pub(crate) counter: Option<u32>,
 }
 
-/// What a key of a person is.
+/// The kind of a person's key.
 #[derive(Clone, Debug)]
 pub enum KeyMaterial {
     /// An SSH key.
@@ -89,11 +89,11 @@ struct LastLanding {
     id: LedgerId,
     number: u64,
     verdicts: Vec<LedgerId>,
-    /// What became of it; absent while that is not recorded.
+    /// Its outcome; absent while that is not recorded.
     end: Option<LandingEnd>,
 }
 
-/// A person as the log has them.
+/// A person of the log.
 #[derive(Clone, Debug)]
 pub struct EnrolledPerson {
     /// Their name.
@@ -109,9 +109,9 @@ pub struct EnrolledPerson {
 pub struct PersonKeyState {
     /// The fingerprint; of a passkey, its id.
     pub fingerprint: String,
-    /// What it is.
+    /// Its kind.
     pub material: KeyMaterial,
-    /// It counts no more.
+    /// It no longer counts.
     pub is_revoked: bool,
 }
 
@@ -122,13 +122,13 @@ pub(crate) fn invalid(what: impl Into<String>) -> Finding {
 }
 
 impl ApprovalLog {
-    /// A log of which nothing but name and tenant is known.
+    /// A log of which only name and tenant are known.
     pub fn new(origin: &str, tenant: &TenantId) -> Self {
         let (tenant, origin) = (tenant.as_str().to_owned(), origin.to_owned());
         ApprovalLog { tenant, origin, ..ApprovalLog::default() }
     }
 
-    /// Whether anybody was ever enrolled.
+    /// Whether anyone was ever enrolled.
     pub fn had_people(&self) -> bool {
         self.root.is_some()
     }
@@ -143,7 +143,7 @@ impl ApprovalLog {
         self.verdicts.len()
     }
 
-    /// The changes whose landing has no recorded outcome: whether they landed is known where their workspace is.
+    /// The changes whose landing has no recorded outcome: only their workspace knows whether they landed.
     pub fn unsettled(&self) -> impl Iterator<Item = &LedgerId> {
         self.landings.iter().filter(|(_, landing)| landing.end.is_none()).map(|(subject, _)| subject)
     }
@@ -168,17 +168,17 @@ impl ApprovalLog {
         self.keys.get(fingerprint).map(|key| key.material.proof())
     }
 
-    /// Whether somebody may enrol, revoke and set rules.
+    /// Whether a person may enrol, revoke and set rules.
     pub fn is_admin(&self, person: &Name) -> bool {
         self.groups.get(person).is_some_and(|groups| groups.contains(&Name::from(ADMINS)))
     }
 
-    /// The groups of somebody who was enrolled or invited.
+    /// The groups of a person who was enrolled or invited.
     pub fn groups_of(&self, person: &Name) -> Option<&Set<Name>> {
         self.groups.get(person)
     }
 
-    /// Everybody who was ever enrolled or invited, by name.
+    /// Everyone who was ever enrolled or invited, by name.
     pub fn people(&self) -> Vec<EnrolledPerson> {
         let keys = |person: &Name| {
             let own = self.keys.iter().filter(|(_, key)| key.person == *person);
@@ -200,7 +200,7 @@ impl ApprovalLog {
     /// Judges the next entry of the log and remembers it; `None` if it is not about approvals.
     ///
     /// # Errors
-    /// With what an honest ledger would not have taken. The entry then leaves no trace here.
+    /// If an honest ledger would not have accepted it. The entry then leaves no trace here.
     pub fn add(&mut self, entry: &Entry) -> Result<Option<LoggedApproval>, Finding> {
         let kind = entry.kind.as_str();
         if self.had_people() && UNSIGNED_TYPES.contains(&kind) {
@@ -223,7 +223,7 @@ impl ApprovalLog {
         Ok(Some(LoggedApproval { id: entry.id.clone(), seq, at, entry: read, authenticator, problem: None }))
     }
 
-    /// Judges what an entry says that the ledger takes at an instant, and remembers it if it holds: what the authenticator said of
+    /// Judges an entry that the ledger accepts at an instant, and remembers it if it is valid: what the authenticator said about
     /// itself, if a passkey proves it.
     ///
     /// # Errors
@@ -405,7 +405,7 @@ impl ApprovalLog {
         Ok(())
     }
 
-    /// What became of a landing: of the last of its subject, once. A void one gives its verdicts back.
+    /// The outcome of a landing: of the last of its subject, once. A void one returns its verdicts.
     fn settle(&mut self, outcome: &LandingOutcomeRecord, key: Option<&str>) -> Judged<()> {
         let number = outcome.number.get();
         if key != Some(landing_outcome_key(&outcome.subject_id, number).as_str()) {
@@ -496,8 +496,8 @@ impl ApprovalLog {
         }
     }
 
-    /// The signature by an enrolled key, and what its authenticator said of itself if it is a passkey's; the count of a hardware key or
-    /// passkey must rise, or be 0 as ever. What admins sign, they sign with SSH keys: a page could ask a passkey for anything.
+    /// The signature by an enrolled key, and what its authenticator said about itself if it is a passkey's; the count of a hardware key or
+    /// passkey must rise, or always be 0. Admin statements need SSH keys: a page could ask a passkey for anything.
     pub(crate) fn check_signature(
         &mut self,
         kind: SignedKind,

@@ -1,5 +1,5 @@
 //! The files that a run changed, checked against a folder or against the stored states before and after it. Every digest
-//! that a statement has of a file must be the one of the content; a digest that it lacks is a finding.
+//! of a file in a statement must be that of the content; a missing digest is a finding.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::state::{StateEntries, read_state};
 
 const IGNORE_FILE: &str = ".gitignore";
 
-/// What the files of a receipt were checked against.
+/// The basis for checking a receipt's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArtifactCheck {
     /// The run changed no file.
@@ -41,10 +41,10 @@ impl ArtifactCheck {
 }
 
 /// Checks the files of a folder: each file that the run left is there with that content, and each that it deleted is not.
-/// `digests_at` gives the digests of what is at a path.
+/// `digests_at` gives the digests of the file at a path.
 ///
 /// # Errors
-/// Every file that is not as the receipt says, named; or why a file cannot be read.
+/// Every file that differs from the receipt, named; or why a file cannot be read.
 pub fn check_folder_artifacts<E: From<Finding>>(
     verified: &VerifiedReceipt,
     mut digests_at: impl FnMut(&str) -> Result<Option<ContentDigests>, E>,
@@ -70,7 +70,7 @@ pub fn check_folder_artifacts<E: From<Finding>>(
 /// hash, `digests_of` the digests of the content that is.
 ///
 /// # Errors
-/// The first thing that is wrong; or why a content cannot be read.
+/// The first problem; or why a content cannot be read.
 pub fn check_stored_artifacts<E: From<Finding>>(
     verified: &VerifiedReceipt,
     mut load: impl FnMut(&Blake3) -> Option<String>,
@@ -80,7 +80,7 @@ pub fn check_stored_artifacts<E: From<Finding>>(
     if receipt.artifacts.as_slice().is_empty() {
         return Ok(ArtifactCheck::NoArtifacts);
     }
-    // One of them may have been cleaned away while the other belongs to a newer run too.
+    // One of them may have been cleaned away while the other also belongs to a newer run.
     let mut stored = |hash: &Blake3| match read_state(hash, &mut load) {
         Err(finding) if finding.kind == FindingKind::Missing => Ok(None),
         state => state.map(Some),
@@ -102,7 +102,7 @@ pub fn check_stored_artifacts<E: From<Finding>>(
     Ok(ArtifactCheck::StoredStates)
 }
 
-/// The digests that a statement has of a content: all of them must be there.
+/// The digests of a content in a statement: all of them must be there.
 pub(crate) fn stated_digests(subject: &Subject) -> Result<ContentDigests, Finding> {
     let name = subject.name.as_str();
     let digest = &subject.digest;
@@ -128,7 +128,7 @@ fn subject_of<'v>(verified: &'v VerifiedReceipt, artifact: &ReceiptArtifact) -> 
     })
 }
 
-/// What is wrong with an artifact. `is_same`: whether its content is the one that the run left; nothing if there is no file.
+/// What is wrong with an artifact. `is_same`: whether its content is the one that the run left; `None` if there is no file.
 fn fault(artifact: &ReceiptArtifact, is_same: Option<bool>) -> Option<String> {
     let path = quoted(artifact.path.as_str());
     match (artifact.change, is_same) {

@@ -12,7 +12,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::note::VerifierKey;
 use crate::receipt::{VerifiedReceipt, verify_receipt};
 
-/// How many receipts are taken.
+/// How many receipts are accepted.
 const MAX_RECEIPTS: usize = 1_000_000;
 
 /// The receipts of one workspace, added in any order.
@@ -41,7 +41,7 @@ pub struct ChainPosition {
 }
 
 impl<'k> ReceiptChain<'k> {
-    /// An empty chain of the workspace that this receipt is of; every receipt in it must be signed by one of the keys.
+    /// An empty chain of this receipt's workspace; every receipt in it must be signed by one of the keys.
     pub fn new(verified: &VerifiedReceipt, keys: &'k [VerifierKey]) -> Self {
         let workspace = verified.statement.predicate.workspace.clone();
         ReceiptChain { keys, workspace, links: BTreeMap::new() }
@@ -50,7 +50,7 @@ impl<'k> ReceiptChain<'k> {
     /// Checks the receipt at `path` in the folder called `folder`, and adds it; adding it twice changes nothing.
     ///
     /// # Errors
-    /// The first thing that is wrong with it, or if there are too many receipts.
+    /// The first problem with it, or if there are too many receipts.
     pub fn add(&mut self, path: &str, folder: &str, receipt: &[u8], envelope: &[u8]) -> Result<(), Finding> {
         let verified = verify_receipt(receipt, envelope, self.keys).and_then(|verified| {
             check_folder_name(&verified, folder)?;
@@ -79,11 +79,11 @@ impl<'k> ReceiptChain<'k> {
         Ok(())
     }
 
-    /// Where the receipt with the hash `own` is, if the receipts are one chain that has it and every hash in `kept`. The
+    /// The position of the receipt with the hash `own`, if the receipts are one chain that has it and every hash in `kept`. The
     /// number in a finding is a position in the chain, from 1.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first problem.
     pub fn position_of(&self, own: &Blake3, kept: &[Blake3]) -> Result<ChainPosition, Finding> {
         let mut next: BTreeMap<Option<Blake3>, Vec<Blake3>> = BTreeMap::new();
         for (hash, link) in &self.links {
@@ -99,7 +99,7 @@ impl<'k> ReceiptChain<'k> {
             }
         }
         let position = chain.len() as u64 + 1;
-        // One that is there and cannot be reached is not missing; what is missing stands before it.
+        // A receipt that exists and cannot be reached is not missing; the missing one comes before it.
         let is_missing = |hash: &Option<Blake3>| hash.is_some_and(|hash| !self.links.contains_key(&hash));
         let gap = next.iter().find(|(hash, _)| is_missing(hash)).or_else(|| next.iter().next());
         if let Some((Some(missing), orphans)) = gap {
@@ -119,7 +119,7 @@ impl<'k> ReceiptChain<'k> {
         Ok(ChainPosition { position: at + 1, length: chain.len() })
     }
 
-    /// Each receipt of a run that rests on another one comes after that one's.
+    /// Each receipt of a run that depends on another one comes after that one's.
     fn check_earlier(&self, chain: &[Blake3]) -> Result<(), Finding> {
         let mut ids: BTreeMap<&Blake3, &str> = BTreeMap::new();
         for (at, hash) in chain.iter().enumerate() {
@@ -221,7 +221,7 @@ mod tests {
             (&[], "b", &[], FindingKind::Truncated, 1, &lost),
         ] {
             let finding = judged(links, own, kept).unwrap_err();
-            // Which of two that stand in one place comes first depends on their hashes.
+            // Which of two in the same position comes first depends on their hashes.
             let mut words: Vec<&str> = finding.what.split(' ').collect();
             let mut expected: Vec<&str> = what.split(' ').collect();
             words.sort_unstable();

@@ -1,4 +1,4 @@
-//! Checkpoints (C2SP tlog-checkpoint): what a log was at one size, in a signed note.
+//! Checkpoints (C2SP tlog-checkpoint): the state of a log at one size, in a signed note.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ pub struct Checkpoint {
     pub root: Sha256,
 }
 
-/// Why a checkpoint is not to be believed.
+/// Why a checkpoint is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -44,8 +44,8 @@ pub enum CheckpointError {
 }
 
 impl Checkpoint {
-    /// Reads a checkpoint and checks that one of the keys has signed it for its own log. What the key of one log says of
-    /// another does not count, though both are known.
+    /// Reads a checkpoint and checks that one of the keys has signed it for its own log. A statement of one log's key about
+    /// another log does not count, even if both are known.
     pub fn open(note: &str, keys: &[VerifierKey]) -> Result<Checkpoint, CheckpointError> {
         let (text, signed_by) = note::open(note, keys)?;
         let checkpoint = Checkpoint::parse(text)?;
@@ -58,7 +58,7 @@ impl Checkpoint {
         }
     }
 
-    /// Reads what a checkpoint states without checking its signatures; its log must at least be among those it is signed as.
+    /// Reads the statement of a checkpoint without checking its signatures; its log must at least be among its signature names.
     pub(crate) fn stated(note: &str) -> Result<Checkpoint, CheckpointError> {
         let (text, signers) = note::read(note)?;
         let checkpoint = Checkpoint::parse(text)?;

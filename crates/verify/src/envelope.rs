@@ -16,7 +16,7 @@ const MAX_ENVELOPE_BYTES: usize = 128 << 20;
 const MAX_SIGNATURES: usize = 100;
 /// More brackets and commas than an envelope with the most signatures has.
 const MAX_PARTS: usize = 10_000;
-/// How the type of every statement of a work run begins.
+/// The prefix of the type of every statement of a work run.
 const WORK_RUN: &str = "urn:crealeph:predicate:work-run:";
 /// How many unknown signers are named.
 const MAX_NAMED: usize = 10;
@@ -38,7 +38,7 @@ pub(crate) struct Opened {
     pub(crate) other_signers: Vec<String>,
 }
 
-/// What an envelope holds, and who signed it.
+/// The content of an envelope, and who signed it.
 struct Signed {
     payload: Vec<u8>,
     ids: Vec<String>,
@@ -46,7 +46,7 @@ struct Signed {
     other_signers: Vec<String>,
 }
 
-/// Opens an envelope with keys the user already has.
+/// Opens an envelope with keys that the user already has.
 pub(crate) fn open(bytes: &[u8], keys: &[VerifierKey]) -> Result<Opened, Finding> {
     let signed = read(bytes, PAYLOAD_TYPE, keys)?;
     if signed.known_signers.is_empty() {
@@ -82,9 +82,9 @@ fn unknown(signers: &[String]) -> Finding {
     Finding::new(FindingKind::Forged, what)
 }
 
-/// Reads an envelope and checks the signatures of known keys; whether there is one is for the caller to judge.
+/// Reads an envelope and checks the signatures of known keys; the caller judges whether there is one.
 fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Finding> {
-    // An envelope is a few strings; anything with more parts is not one, and not worth the memory to parse it.
+    // An envelope is a few strings; a document with more parts is not one, and parsing it would waste memory.
     if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_PARTS {
         return Err(unreadable(format!(
             "the envelope has more than {MAX_PARTS} parts; it is not an envelope"
@@ -162,14 +162,14 @@ fn statement_of(signed: Signed) -> Result<Opened, Finding> {
     Ok(Opened { statement, known_signers, other_signers })
 }
 
-/// The type of a statement of a work run that is of none of the known versions.
+/// The type of a statement of a work run in an unknown version.
 fn unknown_version(payload: &[u8]) -> Option<String> {
     let (document, _) = parse(payload, &Limits::own(MAX_STATEMENT_BYTES));
     let kind = document?.root().member("predicateType").and_then(Node::string)?.into_owned();
     (kind.starts_with(WORK_RUN) && PredicateType::parse(&kind).is_none()).then_some(kind)
 }
 
-/// What DSSE signs.
+/// The bytes that DSSE signs.
 fn pre_authentication(kind: &[u8], body: &[u8]) -> Vec<u8> {
     let mut message = format!("DSSEv1 {} ", kind.len()).into_bytes();
     message.extend_from_slice(kind);

@@ -1,7 +1,7 @@
 //! Exports, checked line by line: every entry against its leaf, the rules of a log and the number before it, every
-//! checkpoint against the tree so far. The first thing that is wrong is named, with the entry it is about.
+//! checkpoint against the tree so far. The first problem is named, with the entry it is about.
 //!
-//! What was changed together with its leaf hash shows only at the next checkpoint: then the finding names the
+//! A change of an entry together with its leaf hash shows only at the next checkpoint: then the finding names the
 //! entries between the last good checkpoint and the bad one.
 
 use crealeph_contracts::Entry;
@@ -26,7 +26,7 @@ use crate::webhooks::WebhookLog;
 const MAX_LINE_BYTES: usize = 64 << 20;
 const FORMAT: &str = "crealeph-ledger-export-v1";
 
-/// What an export was found to be.
+/// The result for an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedExport {
     /// The log's name.
@@ -37,19 +37,19 @@ pub struct VerifiedExport {
     pub entries: u64,
     /// The root of the recomputed tree.
     pub root: Sha256,
-    /// How many checkpoints in the export hold.
+    /// How many checkpoints in the export are valid.
     pub checkpoints: u64,
-    /// How many entries a known key has signed for; what comes after them is not covered yet.
+    /// How many entries a known key has signed for; later entries are not covered yet.
     pub signed_entries: u64,
-    /// How many checkpoints were signed by other keys than the known ones; they hold, but who stated them is unknown.
+    /// How many checkpoints were signed by other keys than the known ones; they are valid, but their signers are unknown.
     pub unknown_checkpoints: u64,
-    /// How many entries are right by the rules of their time alone, and would not be taken now.
+    /// How many entries are only valid by the rules of their time, and would not be accepted now.
     pub legacy_entries: u64,
-    /// The fingerprint of the first admin's key, if people were enrolled: what their approvals rest on.
+    /// The fingerprint of the first admin's key, if people were enrolled: their approvals depend on it.
     pub approval_root: Option<String>,
     /// How many signed verdicts of people it holds.
     pub verdicts: usize,
-    /// The runs whose change was about to land, and of which it is not recorded whether it did.
+    /// The runs whose change was about to land, and whose outcome is not recorded.
     pub unsettled_landings: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct VerifiedExport {
 #[derive(Debug)]
 pub struct ExportVerifier {
     keys: Vec<VerifierKey>,
-    /// Checkpoints the user kept elsewhere, by size.
+    /// Checkpoints that the user kept elsewhere, by size.
     kept: Vec<Checkpoint>,
     /// Every checkpoint must be signed by one of the keys.
     is_strict: bool,
@@ -71,14 +71,14 @@ pub struct ExportVerifier {
     access: AccessLog,
     signers: SignerLog,
     webhooks: WebhookLog,
-    /// The size of the last checkpoint that held.
+    /// The size of the last valid checkpoint.
     good: u64,
     checkpoints: u64,
     unknown_checkpoints: u64,
 }
 
 impl ExportVerifier {
-    /// Checks with keys the user already has, and against checkpoints the user kept, if any. With keys, a checkpoint that
+    /// Checks with keys that the user already has, and against checkpoints that the user kept, if any. With keys, a checkpoint that
     /// none of them has signed is a finding.
     pub fn new(keys: Vec<VerifierKey>, kept: &[&str]) -> Result<Self, Finding> {
         let mut opened = Vec::new();
@@ -146,12 +146,12 @@ impl ExportVerifier {
         self.tree.size()
     }
 
-    /// How many checkpoints so far hold and are signed by a known key.
+    /// How many checkpoints so far are valid and signed by a known key.
     pub fn signed_checkpoints(&self) -> u64 {
         self.checkpoints
     }
 
-    /// Says what the export was found to be.
+    /// Returns the result for the export.
     pub fn finish(self) -> Result<VerifiedExport, Finding> {
         let Some((origin, tenant_id)) = self.header else {
             return Err(finding(FindingKind::Unreadable, None, "the export is empty".to_owned()));
@@ -310,7 +310,7 @@ impl ExportVerifier {
         Ok(())
     }
 
-    /// The checkpoints the user kept, where the tree has come to their size.
+    /// The checkpoints that the user kept, for the tree's current size.
     fn check_kept(&mut self) -> Result<(), Finding> {
         let size = self.tree.size();
         let due: Vec<Checkpoint> = self.kept.iter().filter(|kept| kept.size == size).cloned().collect();

@@ -1,5 +1,5 @@
-//! The files beside a receipt in its run's folder: work item, replay script, result, diff, outputs. Each must be the one that
-//! the signed statement names, and no other may lie there. Of receipts of older versions, whose statements name no files, the
+//! The files next to a receipt in its run's folder: work item, replay script, result, diff, outputs. Each must be the one that
+//! the signed statement names, and there may be no other. For receipts of older versions, whose statements name no files, the
 //! work item and the replay script are checked against the receipt itself.
 
 use std::collections::BTreeSet;
@@ -18,21 +18,21 @@ use crate::finding::{Finding, FindingKind};
 use crate::note::VerifierKey;
 use crate::receipt::VerifiedReceipt;
 
-/// The signed statement beside the receipt.
+/// The signed statement next to the receipt.
 pub const ENVELOPE_NAME: &str = "RECEIPT.dsse.json";
 /// The signed statement that files were removed from a run's folder on purpose.
 pub const CLEANED_NAME: &str = "CLEANED.dsse.json";
 const CLEANED_TYPE: &str = "application/vnd.crealeph.cleaned-run+json";
 const ITEM_NAME: &str = "work-item.json";
-/// What no statement can name: the receipt, the statement itself, the ledger's copy of both, and what came later.
+/// Files that no statement can name: the receipt, the statement itself, the ledger's copy of both, and later files.
 const UNNAMED: [&str; 4] = [RECEIPT_NAME, ENVELOPE_NAME, "entry.json", CLEANED_NAME];
 
-/// The files of a run, by what was found of them.
+/// The files of a run, by the result for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFiles {
     /// As they were written.
     pub checked: Vec<String>,
-    /// Named by the statement, and not there.
+    /// Named by the statement, and missing.
     pub absent: Vec<String>,
     /// Not covered by the statement, since it is of an older version.
     pub uncovered: Vec<String>,
@@ -41,15 +41,15 @@ pub struct RunFiles {
 /// The folder of a run, as it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct RunFolder<'f> {
-    /// The names of everything in it, stored states and contents aside.
+    /// The names of everything in it, except stored states and contents.
     pub names: &'f [String],
-    /// The receipt was sent without its folder: other files beside it are not the run's, and the run's may be missing.
+    /// The receipt was sent without its folder: other files next to it are not the run's, and the run's may be missing.
     pub is_alone: bool,
 }
 
-/// Checks everything in a run's folder. A file that is missing is a finding, unless it was cleaned away or the receipt was
+/// Checks everything in a run's folder. A missing file is a finding, unless it was cleaned away or the receipt was
 /// sent alone. `read` gives the content of a file, and nothing for anything else; `cleaned` gives [`CLEANED_NAME`], if it is
-/// there. Without keys nothing is proved about who removed files, as nothing is about what is there.
+/// there. Without keys nothing is proved about who removed files, or who made them.
 ///
 /// # Errors
 /// The first file that is not the run's own; or why `cleaned` cannot be read.
@@ -123,7 +123,7 @@ fn check_run_files(
     Ok(files)
 }
 
-/// What the receipt itself says of its files, if the statement does not.
+/// What the receipt itself says about its files, if the statement does not.
 fn check_older<'v>(
     verified: &'v VerifiedReceipt,
     names: &[String],
@@ -156,7 +156,7 @@ fn check_older<'v>(
     Ok(named)
 }
 
-/// Checks that a folder which is named as a run is holds the receipt of that run.
+/// Checks that a folder that is named like a run holds the receipt of that run.
 ///
 /// # Errors
 /// If it holds another.

@@ -1,26 +1,26 @@
-//! What a check reports: the first thing that is wrong, its stable code, and where it is.
+//! The result of a failed check: the first problem, its stable code, and where it is.
 
-/// How something is wrong.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FindingKind {
     /// Not the document it should be, or not of the log the key is for.
     Unreadable,
-    /// A content is not what its hash or its signed statement says.
+    /// A content does not match its hash or its signed statement.
     Changed,
     /// An entry, a receipt, a file or a digest is missing.
     Missing,
-    /// Entries stand in another order.
+    /// Entries are in another order.
     Reordered,
     /// An entry that breaks the rules of a log: no ledger would have accepted it.
     Invalid,
     /// A row that no tree has.
     Extra,
-    /// A signature does not fit.
+    /// A signature does not match.
     Forged,
     /// A checkpoint that none of the user's keys has signed.
     Unsigned,
-    /// Triggers, indexes, policies or rights of the ledger are not those that the program makes.
+    /// Triggers, indexes, policies or privileges of the ledger are not those that the program creates.
     Schema,
     /// Two signed histories that cannot both be true, or a history other than the signed one.
     Forked,
@@ -47,11 +47,11 @@ impl FindingKind {
     }
 }
 
-/// The first thing that is wrong.
+/// The first problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {what}", .kind.as_str())]
 pub struct Finding {
-    /// How it is wrong.
+    /// Its kind.
     pub kind: FindingKind,
     /// The sequence number of the first entry, or the position of the receipt, that is or may be wrong.
     pub seq: Option<u64>,
@@ -65,7 +65,7 @@ impl Finding {
         Finding { kind, seq: None, what: what.into() }
     }
 
-    /// Something is not what its hash or its signed statement says.
+    /// A content does not match its hash or its signed statement.
     pub(crate) fn changed(what: impl Into<String>) -> Self {
         Finding::new(FindingKind::Changed, what)
     }
@@ -75,7 +75,7 @@ impl Finding {
         Finding { seq: Some(seq), ..self }
     }
 
-    /// The same finding about something that is named first.
+    /// The same finding about a part that is named first.
     pub(crate) fn about(self, name: &str) -> Self {
         Finding { what: format!("{name}: {}", self.what), ..self }
     }

@@ -1,4 +1,4 @@
-//! The changes that a log holds for people (R33), as an outsider compares a landing with them: what lands is what was held, by its digest.
+//! The changes that a log holds for people (R33), as an outsider compares a landing with them: the change that lands is the held one, by its digest.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const WORK: &str = "work";
 pub(crate) struct HeldChanges(BTreeMap<String, Blake3>);
 
 impl HeldChanges {
-    /// Remembers a held change; other entries are left alone.
+    /// Remembers a held change; other entries are ignored.
     pub(crate) fn add(&mut self, entry: &Entry) {
         let is_works = entry.module.as_ref().is_some_and(|module| module.as_str() == WORK);
         if !is_works || entry.kind.as_str() != HELD_CHANGE.as_str() {
@@ -26,12 +26,12 @@ impl HeldChanges {
         let Some(payload) = &entry.payload else { return };
         if let Some(record) = HeldChangeRecord::of_payload(payload) {
             let digest = Blake3::of(payload.canonical().as_bytes());
-            // What was recorded first is what people were shown.
+            // The first one recorded is the one that people were shown.
             self.0.entry(record.run.to_string()).or_insert(digest);
         }
     }
 
-    /// Refuses the landing of a change that is not the one that was held.
+    /// Refuses the landing of a change that is not the held one.
     pub(crate) fn check(&self, logged: &LoggedApproval) -> Result<(), Finding> {
         let ApprovalEntry::Landing(landing) = &logged.entry else { return Ok(()) };
         let is_held = || self.0.get(landing.subject_id.as_str()) == Some(&landing.subject_digest);

@@ -1,4 +1,4 @@
-//! Proof files: an entry and a C2SP tlog-proof, checked offline with a key the user has.
+//! Proof files: an entry and a C2SP tlog-proof, checked offline with the user's key.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ const MAX_PROOF_BYTES: usize = 64 << 20;
 /// The most hashes a path can have: a tree has at most 2^63 leaves.
 const MAX_PATH: usize = 64;
 
-/// An entry that is shown to be in a log.
+/// An entry that is proved to be in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvenEntry {
     /// The entry's canonical text.
@@ -26,7 +26,7 @@ pub struct ProvenEntry {
     pub id: String,
     /// Its sequence number.
     pub seq: u64,
-    /// The statement it is in.
+    /// The checkpoint that covers it.
     pub checkpoint: Checkpoint,
 }
 
@@ -40,7 +40,7 @@ pub enum ProofError {
     /// The checkpoint.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The entry stands elsewhere than the proof says.
+    /// The entry is elsewhere than the proof says.
     #[error("the proof is for leaf {index}, and the entry has sequence number {seq}")]
     OtherEntry {
         /// The leaf, from 0.
@@ -81,7 +81,7 @@ pub fn verify_proof(file: &[u8], keys: &[VerifierKey]) -> Result<ProvenEntry, Pr
     Ok(ProvenEntry { entry: entry.source().to_owned(), id, seq, checkpoint })
 }
 
-/// The id, the sequence number and the leaf record of an entry in canonical form; `has_lost_payload` where it was stored
+/// The id, the sequence number and the leaf record of an entry in canonical form; `has_lost_payload` if it was stored
 /// without one ([`with_lost_payload`]).
 pub(crate) fn leaf_record(entry: Node<'_>, has_lost_payload: bool) -> Option<(String, u64, String)> {
     let text = entry.source();

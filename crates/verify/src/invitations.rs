@@ -18,7 +18,7 @@ use crate::passkey::{Asked, Passkey, PasskeyError, check_assertion, read_new_pas
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 const NANOS_PER_DAY: i128 = 86_400 * NANOS_PER_SECOND;
-/// An enrolment is taken before its invitation expires, and may be written a little after that.
+/// An enrolment is accepted before its invitation expires, and may be written a little after that.
 const WRITING_NANOS: i128 = 600 * NANOS_PER_SECOND;
 
 /// An invitation of the log.
@@ -48,12 +48,12 @@ pub struct EnrolledPasskey {
     pub role: KeyRole,
 }
 
-/// Somebody who proved with a passkey who they are.
+/// A person who proved their identity with a passkey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedInPerson {
-    /// Who.
+    /// The person.
     pub person: Name,
-    /// With which key.
+    /// The key.
     pub key_id: Name,
     /// What they may do in the session.
     pub role: KeyRole,
@@ -111,7 +111,7 @@ impl ApprovalLog {
         Ok(())
     }
 
-    /// A passkey that somebody enrolled by an invitation.
+    /// A passkey that a person enrolled by an invitation.
     pub(crate) fn enrol_passkey(
         &mut self,
         record: &PasskeyRecord,
@@ -173,7 +173,7 @@ impl ApprovalLog {
         Ok(())
     }
 
-    /// A passkey is enrolled once, and so is the name that its authenticator has for it.
+    /// A passkey is enrolled once, and so is its credential id.
     fn check_new(&self, passkey: &Passkey) -> Judged<()> {
         let is_known = |key: &EnrolledKey| match &key.material {
             KeyMaterial::Passkey(known) => {
@@ -187,12 +187,12 @@ impl ApprovalLog {
         }
     }
 
-    /// Who signs in, if a passkey that may be used has proved a statement that was written a moment ago; nobody if no passkey of the log
-    /// is named, whatever else is wrong, so that a stranger learns nothing of the log. That the statement is used once is for the caller
-    /// to see to: its nonce counts once.
+    /// The person who signs in, if a usable passkey has proved a statement that was written a moment ago; `None` if no passkey of the log
+    /// is named, whatever else is wrong, so that a stranger learns nothing about the log. The caller ensures that the statement is used
+    /// once: its nonce counts once.
     ///
     /// # Errors
-    /// With what is wrong first.
+    /// The first problem.
     pub fn sign_in(
         &self,
         statement: &SignInStatement,
@@ -238,7 +238,7 @@ pub(crate) fn prove(known: &EnrolledPasskey, signed: &SignedPayload) -> Judged<A
     checked.map_err(|error| forged(&error))
 }
 
-/// The count of an authenticator's signatures must rise, or be 0 as ever.
+/// The count of an authenticator's signatures must rise, or always be 0.
 pub(crate) fn check_counter(last: Option<u32>, counter: Option<u32>) -> Judged<()> {
     match (last, counter) {
         (Some(last), Some(counter)) if counter <= last && (last, counter) != (0, 0) => Err(invalid(format!(

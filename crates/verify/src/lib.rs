@@ -1,7 +1,7 @@
 //! Checks a ledger as an outsider would: from an export or a proof, and a public key that the user already has. Checks
-//! the receipts of work runs the same way: each by itself, their chain, and the states they name; and what people signed.
+//! the receipts of work runs the same way: each by itself, their chain, and the states they name; and the statements that people signed.
 //!
-//! All judging of evidence is here; callers read files and print what was found. Both sides follow the same published forms
+//! All judging of evidence is here; callers read files and print the results. Both sides follow the same published formats
 //! (RFC 6962, RFC 8785, C2SP signed-note, tlog-checkpoint and tlog-proof; DSSE, in-toto), and share no code but `contracts`:
 //! its types, its parser and its canonical JSON. Nothing here opens a file, reads a clock or trusts a key that came with the data.
 

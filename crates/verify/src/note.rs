@@ -12,7 +12,7 @@ const MAX_NOTE_BYTES: usize = 1 << 20;
 /// The most signature lines that are read.
 const MAX_SIGNATURES: usize = 100;
 
-/// A public key and the name it signs under.
+/// A public key and its signature name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifierKey {
     name: String,
@@ -24,7 +24,7 @@ pub struct VerifierKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifierKeyError {
-    /// Not the form.
+    /// Not in this form.
     #[error("a verifier key is `name+id+key`, as `crealeph ledger key` prints it")]
     Form,
     /// Not a name.
@@ -62,12 +62,12 @@ impl VerifierKey {
         Ok(VerifierKey { name: name.to_owned(), id: expected, key })
     }
 
-    /// The name it signs under.
+    /// Its signature name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its signatures are known by: name and key id, joined by `+`.
+    /// What identifies its signatures: name and key id, joined by `+`.
     pub(crate) fn id_text(&self) -> String {
         let id: String = self.id.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{}+{id}", self.name)
@@ -92,20 +92,20 @@ fn key_id(name: &str, typed: &[u8]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Why a note is not to be believed.
+/// Why a note is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoteError {
     /// Not a signed note.
     #[error("the text is not a signed note: {0}")]
     Form(&'static str),
-    /// Nobody known has signed it.
+    /// No known key has signed it.
     #[error("no known key has signed the note; it is signed as {}", names(.signers))]
     Unsigned {
         /// The names of the signature lines.
         signers: Vec<String>,
     },
-    /// A known key's signature does not fit.
+    /// A known key's signature does not match.
     #[error("the signature of `{name}` is forged, or the text was changed")]
     Forged {
         /// The key's name.
@@ -118,7 +118,7 @@ fn names(names: &[String]) -> String {
 }
 
 /// The text of a note that at least one of the keys has signed, and none of them falsely; and which have. Lines of unknown
-/// keys are passed over, as the form wants it.
+/// keys are ignored, as the format requires.
 pub(crate) fn open<'a, 'k>(
     note: &'a str,
     keys: &'k [VerifierKey],
@@ -136,7 +136,7 @@ pub(crate) fn open<'a, 'k>(
     if signed_by.is_empty() { Err(NoteError::Unsigned { signers }) } else { Ok((text, signed_by)) }
 }
 
-/// The text of a note, and the names that it is signed as; nothing is checked but its form.
+/// The text of a note, and its signature names; only its form is checked.
 pub(crate) fn read(note: &str) -> Result<(&str, Vec<String>), NoteError> {
     let (text, lines) = parts(note)?;
     Ok((text, lines.into_iter().map(|(name, ..)| name.to_owned()).collect()))
@@ -177,7 +177,7 @@ fn signature_line(line: &str) -> Option<SignatureLine<'_>> {
 mod tests {
     use super::*;
 
-    /// The example of Go's `sumdb/note`, which the form comes from.
+    /// The example of Go's `sumdb/note`, from which the format comes.
     const KEY: &str = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
     const NOTE: &str = "If you think cryptography is the answer to your problem,\n\
         then you don't know what your problem is.\n\n\

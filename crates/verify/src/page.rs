@@ -1,5 +1,5 @@
-//! The second verifier: plain JavaScript modules that share nothing with this crate but the published formats, and the one HTML
-//! file that they make. It loads nothing, and its policy lets nothing run but the script and the style that are in it, by hash.
+//! The second verifier: plain JavaScript modules that share nothing with this crate except the published formats, and the one HTML
+//! file built from them. It loads nothing, and its policy allows only the script and the style in it, by hash.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,7 +26,7 @@ pub fn verifier_page() -> String {
     page.replace("{style}", STYLE).replacen("{script}", &script, 1)
 }
 
-/// What judges, without the page that shows it, as one script: its modules are members of `crealephVerifier`.
+/// The part that judges, without the page that shows it, as one script: its modules are members of `crealephVerifier`.
 pub fn verifier_script() -> String {
     let judging = VERIFIER_MODULES.iter().filter(|(name, _)| !["shown", "page"].contains(name));
     let (mut script, mut names) = (String::new(), Vec::new());
@@ -37,7 +37,7 @@ pub fn verifier_script() -> String {
     format!("globalThis.crealephVerifier = (() => {{\n{script}return {{ {} }};\n}})();\n", names.join(", "))
 }
 
-/// A module as a function of its own that gives what it exports, so that no two modules share a name.
+/// A module as a function of its own that returns its exports, so that no two modules share a name.
 fn closed(name: &str, source: &str) -> String {
     let (mut body, mut exports, mut import) = (String::new(), Vec::new(), None::<String>);
     for line in source.lines() {
@@ -69,7 +69,7 @@ fn import_parts(statement: &str) -> Option<(&str, &str)> {
     Some((names.trim().trim_end_matches(','), module))
 }
 
-/// The name that a declaration gives.
+/// The name that a declaration introduces.
 fn declared_name(declaration: &str) -> &str {
     let words = ["async ", "function* ", "function ", "class ", "const "];
     let rest = words.iter().fold(declaration, |rest, word| rest.strip_prefix(word).unwrap_or(rest));

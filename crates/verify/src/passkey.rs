@@ -1,7 +1,7 @@
-//! Passkeys (Web Authentication, level 3) as an outsider checks them: what a browser and an authenticator said, from the bytes they
-//! gave. ES256, EdDSA (Ed25519) and RS256. Attestation is read for the key alone: who made an authenticator is not judged.
+//! Passkeys (Web Authentication, level 3) as an outsider checks them: the claims of a browser and an authenticator, from their
+//! bytes. ES256, EdDSA (Ed25519) and RS256. Attestation is only read for the key: the maker of an authenticator is not judged.
 //!
-//! Reading is total: any bytes are read or refused. What was signed counts byte for byte, so nothing is written again.
+//! Reading is total: any bytes are read or refused. Signed data counts byte for byte, so nothing is written again.
 
 use ciborium::Value;
 use crealeph_contracts::digest::Sha256;
@@ -18,7 +18,7 @@ use ring::signature::{
 const MAX_CREDENTIAL_BYTES: usize = 1_023;
 /// How deep CBOR may nest.
 const MAX_CBOR_DEPTH: usize = 16;
-/// A name for the model of an authenticator, which is not looked at.
+/// The id of an authenticator's model, which is not checked.
 const AAGUID_BYTES: usize = 16;
 
 const USER_PRESENT: u8 = 0x01;
@@ -32,15 +32,15 @@ const EXTENDED: u8 = 0x80;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PasskeyError {
-    /// Something is not what browsers and authenticators write.
+    /// A part is not what browsers and authenticators write.
     #[error("the {what} cannot be read: {why}")]
     Form {
-        /// What.
+        /// The part.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// A kind of key that is not taken.
+    /// A kind of key that is not accepted.
     #[error("the passkey has an unsupported algorithm; use ES256, EdDSA with Ed25519 or RS256")]
     Algorithm,
     /// Made for another purpose.
@@ -68,16 +68,16 @@ pub enum PasskeyError {
     /// Made for another relying party.
     #[error("the authenticator answered for another relying party than `{0}`")]
     RelyingParty(String),
-    /// Nobody was there.
+    /// The user was not present.
     #[error("no one touched the authenticator")]
     NotPresent,
-    /// Nobody proved to be the owner.
+    /// The user was not verified.
     #[error("the authenticator saw no PIN, face or finger")]
     NotVerified,
     /// By another passkey.
     #[error("it is by another passkey than the statement names")]
     OtherPasskey,
-    /// The signature does not fit.
+    /// The signature does not match.
     #[error("the signature does not match: it, the client data or the authenticator data was changed")]
     Mismatch,
 }
@@ -94,9 +94,9 @@ enum PublicKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passkey {
     key: PublicKey,
-    /// What it is known by.
+    /// Its id.
     pub key_id: String,
-    /// What its authenticator knows it by.
+    /// The authenticator's id for it.
     pub credential_id: EncodedBytes,
     /// Its public key, a COSE_Key.
     pub public_key: EncodedBytes,
@@ -123,7 +123,7 @@ pub struct NewPasskey {
     data: AuthenticatorData,
 }
 
-/// What the browser must have been asked.
+/// The request that the browser must have received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) statement: &'a str,
@@ -133,7 +133,7 @@ pub(crate) struct Asked<'a> {
 /// Reads the passkey out of an attestation object.
 ///
 /// # Errors
-/// When it is none, or of an algorithm that is not taken.
+/// If it is invalid, or of an algorithm that is not accepted.
 pub fn read_new_passkey(attestation_object: &[u8]) -> Result<NewPasskey, PasskeyError> {
     let bad = |why| PasskeyError::Form { what: "attestation object", why };
     let Ok((Value::Map(members), [])) = cbor(attestation_object) else {
@@ -165,7 +165,7 @@ impl NewPasskey {
 /// Checks that a passkey has proved a statement: the signature, and everything that it covers.
 ///
 /// # Errors
-/// With the first thing that is wrong.
+/// The first problem.
 pub(crate) fn check_assertion(
     passkey: &Passkey,
     asked: Asked<'_>,
@@ -197,7 +197,7 @@ pub(crate) fn check_assertion(
 }
 
 impl Asked<'_> {
-    /// Checks what the browser says it was asked. Members that this does not know are no fault: browsers add some.
+    /// Checks the browser's record of its request. Unknown members are allowed: browsers add some.
     fn check_client_data(self, bytes: &[u8], purpose: &'static str) -> Result<(), PasskeyError> {
         let bad = |why| PasskeyError::Form { what: "client data", why };
         let (document, faults) = parse(bytes, &Limits::outside(MAX_PASSKEY_BYTES));
@@ -229,7 +229,7 @@ impl Asked<'_> {
     }
 }
 
-/// What an authenticator says, as it signs it.
+/// The authenticator's data, as it signs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AuthenticatorData {
     relying_party_hash: [u8; 32],
@@ -299,7 +299,7 @@ impl AuthenticatorData {
 }
 
 impl PublicKey {
-    /// Reads a COSE_Key that has the members of its algorithm and no other.
+    /// Reads a COSE_Key that has exactly the members of its algorithm.
     fn read(bytes: &[u8]) -> Result<Self, PasskeyError> {
         let bad = |why| PasskeyError::Form { what: "public key", why };
         let Ok((Value::Map(members), [])) = cbor(bytes) else {
@@ -348,7 +348,7 @@ impl PublicKey {
     }
 }
 
-/// The first CBOR value, and what follows it.
+/// The first CBOR value, and the bytes after it.
 fn cbor(bytes: &[u8]) -> Result<(Value, &[u8]), ()> {
     let mut rest = bytes;
     let value = ciborium::de::from_reader_with_recursion_limit(&mut rest, MAX_CBOR_DEPTH);

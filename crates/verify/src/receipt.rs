@@ -1,5 +1,5 @@
 //! Receipts of work runs, checked as an outsider would: form, contract, hash, and the statement that a known key has signed
-//! of the very same bytes. What is wrong is named, field by field where the signed copy shows it.
+//! of the very same bytes. Problems are named, field by field if the signed copy shows it.
 
 use crealeph_contracts::attestation::{RECEIPT_NAME, Statement};
 use crealeph_contracts::contract::Valid;
@@ -24,18 +24,18 @@ const MAX_FIELDS: usize = 20;
 pub struct VerifiedReceipt {
     /// The receipt.
     pub receipt: Valid<Receipt>,
-    /// The statement of it: subjects, bounds, admission, walls.
+    /// The statement about it: subjects, limits, admission, sandbox.
     pub statement: Statement,
     /// The known keys that signed it, by id.
     pub known_signers: Vec<String>,
-    /// The signers that are not known, by id; what they signed is not checked.
+    /// The signers that are not known, by id; their signatures are not checked.
     pub other_signers: Vec<String>,
 }
 
-/// Checks one receipt and the envelope beside it with keys the user already has.
+/// Checks one receipt and the envelope next to it with keys that the user already has.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first problem.
 pub fn verify_receipt(
     receipt: &[u8],
     envelope: &[u8],
@@ -47,7 +47,7 @@ pub fn verify_receipt(
 /// The same without a key: receipt and envelope belong together, and nothing is proved about who made them.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first problem.
 pub fn read_unproven(receipt: &[u8], envelope: &[u8]) -> Result<VerifiedReceipt, Finding> {
     check_opened(receipt, envelope::open_unproven(envelope)?)
 }
@@ -64,21 +64,21 @@ fn check_opened(receipt: &[u8], opened: Opened) -> Result<VerifiedReceipt, Findi
     Ok(VerifiedReceipt { receipt, statement, known_signers, other_signers: opened.other_signers })
 }
 
-/// What the journal of a workspace says of a run that ended.
+/// What the journal of a workspace says about a run that ended.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalRecord<'j> {
     /// The hash of its receipt.
     pub receipt_hash: Option<&'j str>,
-    /// How it ended, in the journal's word.
+    /// Its status, in the journal's word.
     pub outcome: &'j str,
     /// Whether that is a success.
     pub is_success: bool,
 }
 
-/// Checks that a receipt is the one that the journal of its workspace names, and says the same of how the run ended.
+/// Checks that a receipt is the one that the journal of its workspace names, and has the same status.
 ///
 /// # Errors
-/// If it is another, or says otherwise.
+/// If it is another, or has another status.
 pub fn check_journal(verified: &VerifiedReceipt, journal: &JournalRecord<'_>) -> Result<(), Finding> {
     let receipt = &verified.receipt;
     if journal.receipt_hash != Some(receipt.receipt_hash.to_string().as_str()) {
@@ -94,7 +94,7 @@ pub fn check_journal(verified: &VerifiedReceipt, journal: &JournalRecord<'_>) ->
 /// Checks a receipt alone: form, contract and hash, without any signature.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first problem.
 pub fn read_receipt(bytes: &[u8]) -> Result<Valid<Receipt>, Finding> {
     let limits = Limits::own(MAX_RECEIPT_BYTES);
     let (document, faults) = parse(bytes, &limits);
@@ -138,7 +138,7 @@ fn content_hash(receipt: Node<'_>) -> Blake3 {
     Blake3::of(rest.as_bytes())
 }
 
-/// Where a receipt is not the signed one, by field.
+/// Where a receipt differs from the signed one, by field.
 fn difference(receipt: &[u8], signed: &str) -> String {
     let limits = Limits::own(MAX_RECEIPT_BYTES);
     let (found, faults) = parse(receipt, &limits);
@@ -165,7 +165,7 @@ fn difference(receipt: &[u8], signed: &str) -> String {
     }
 }
 
-/// What the statement says beside the receipt must say the same.
+/// The statement's facts about the receipt must match it.
 fn check_statement(statement: &Statement, receipt: &Receipt, bytes: &[u8]) -> Result<(), Finding> {
     let predicate = &statement.predicate;
     let mut subjects = statement.subject.as_slice().iter();

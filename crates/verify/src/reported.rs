@@ -1,5 +1,5 @@
 //! Receipts that were reported to a ledger, as an outsider judges them: by a key that was enrolled before and not revoked, with files
-//! that the signed statement names. The ledger's own writer asks the same judge before it appends.
+//! that the signed statement names. The ledger's own writer uses the same judge before it appends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,10 +28,10 @@ fn invalid(what: &str) -> Finding {
 }
 
 impl SignerLog {
-    /// Judges the next entry of the log, and remembers it; what is not about signers or reported receipts passes.
+    /// Judges the next entry of the log, and remembers it; entries that are not about signers or reported receipts pass.
     ///
     /// # Errors
-    /// With what an honest ledger would not have taken.
+    /// If an honest ledger would not have accepted it.
     pub fn add(&mut self, entry: &Entry) -> Result<(), Finding> {
         let Some(key) = entry.key.as_ref().map(|key| key.as_str()) else { return Ok(()) };
         let is_signers = key.starts_with(SIGNER_KEY) || key.starts_with(REVOKED_SIGNER_KEY);
@@ -73,7 +73,7 @@ impl SignerLog {
     /// Checks a report with the keys that are enrolled and not revoked.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first problem.
     pub fn judge(&self, report: &ReceiptReport) -> Result<VerifiedReceipt, Finding> {
         let keys: Vec<VerifierKey> = self.keys().cloned().collect();
         let (receipt, envelope) = (report.receipt.canonical(), report.envelope.canonical());
@@ -86,7 +86,7 @@ impl SignerLog {
 /// The files of a report by name, each as the signed statement names it.
 ///
 /// # Errors
-/// The first that is not.
+/// The first one that is not.
 pub fn reported_files(
     report: &ReceiptReport,
     verified: &VerifiedReceipt,

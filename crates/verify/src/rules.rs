@@ -1,7 +1,7 @@
-//! The rules of a log, restated from the contracts: what an honest ledger would never have taken. Hashes and signatures
+//! The rules of a log, restated from the contracts: entries that an honest ledger would never have accepted. Hashes and signatures
 //! show that nothing was changed since it was written; these show that it could have been written.
 //!
-//! What an import refuses is refused here. Memory grows with the log: about 100 bytes for each entry, because an id or
+//! It refuses what an import refuses. Memory grows with the log: about 100 bytes for each entry, because an id or
 //! a key may be repeated, and a lineage may name, any number of entries later.
 
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,7 @@ const KEY_PREFIX: &str = "key:";
 /// A name, by half of its BLAKE3 hash.
 type NameHash = u128;
 
-/// What the entries so far leave to be obeyed.
+/// The state that the entries so far require the next ones to follow.
 #[derive(Debug, Default)]
 pub(crate) struct LogRules {
     ids: HashMap<NameHash, Known>,
@@ -37,13 +37,13 @@ pub(crate) struct LogRules {
     /// The identities of events.
     events: HashSet<NameHash>,
     last_at: Option<Instant>,
-    /// Which rules hold where in the log.
+    /// Which rules apply where in the log.
     in_force: RulesInForce,
-    /// How many entries stand under the first rules that the second would not have let in.
+    /// How many entries under the first rules the second would have refused.
     legacy: u64,
 }
 
-/// What later entries need to know of an entry.
+/// What later entries need to know about an entry.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     created_at_ms: i64,
@@ -56,7 +56,7 @@ impl LogRules {
         LogRules { in_force: RulesInForce::of_origin(origin), ..LogRules::default() }
     }
 
-    /// How many entries so far are legacy: right by the rules of their time alone.
+    /// How many entries so far are legacy: only valid by the rules of their time.
     pub(crate) fn legacy(&self) -> u64 {
         self.legacy
     }
@@ -159,7 +159,7 @@ impl LogRules {
     }
 }
 
-/// What every entry of a log has, in the one form in which a ledger writes it.
+/// The members of every entry of a log, in the one form in which a ledger writes it.
 fn is_complete(entry: &Entry, node: Node<'_>) -> Result<(), String> {
     let members = [
         ("module", entry.module.is_some()),
@@ -223,7 +223,7 @@ fn may_follow(last: (ExecutionState, u64), next: (ExecutionState, u64)) -> Resul
     }
 }
 
-/// A hash of names that no two lists of names share.
+/// A hash of names that differs for any two lists of names.
 fn hash(names: &[&str]) -> NameHash {
     let digest = match names {
         [name] => Blake3::of(name.as_bytes()),
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Each entry follows one that is fine; the message names the rule.
+    /// Each entry follows a valid one; the message names the rule.
     #[test]
     fn entries_that_no_ledger_accepts_are_named() {
         let entry = |id: &str, more: &str| {

@@ -1,4 +1,4 @@
-//! SSH keys of people and what they signed (SSHSIG, OpenSSH's PROTOCOL.sshsig): Ed25519, ECDSA on P-256 and P-384, and the
+//! SSH keys of people and their signatures (SSHSIG, OpenSSH's PROTOCOL.sshsig): Ed25519, ECDSA on P-256 and P-384, and the
 //! hardware keys `sk-ssh-ed25519` and `sk-ecdsa`. A signature counts for one namespace, one key and one text.
 
 use ssh_key::public::KeyData;
@@ -6,11 +6,11 @@ use ssh_key::{Algorithm, HashAlg, PublicKey, SshSig};
 
 /// The longest public key or armoured signature that is read.
 const MAX_TEXT_BYTES: usize = 16 << 10;
-/// The flag of a hardware key: somebody touched it.
+/// The flag of a hardware key: the user touched it.
 const USER_PRESENT: u8 = 0x01;
-/// The flag of a hardware key: somebody entered its PIN, or was recognised.
+/// The flag of a hardware key: the user entered its PIN, or was recognised.
 const USER_VERIFIED: u8 = 0x04;
-/// Flags and counter behind the signature of a hardware key.
+/// Flags and counter after the signature of a hardware key.
 const TRAILER_BYTES: usize = 5;
 
 /// A public key that a person can sign with.
@@ -20,7 +20,7 @@ pub struct PersonKey {
     fingerprint: String,
 }
 
-/// Why a public key is not taken.
+/// Why a public key is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersonKeyError {
@@ -30,7 +30,7 @@ pub enum PersonKeyError {
     /// A private key.
     #[error("it is a private key; give its public half, the file that ends in `.pub`")]
     Private,
-    /// A kind that is not taken.
+    /// A kind that is not accepted.
     #[error(
         "it is a key of type {0}; use Ed25519 (`ssh-keygen -t ed25519`), ECDSA on P-256 or P-384, or a hardware key (`-t ed25519-sk`)"
     )]
@@ -44,7 +44,7 @@ impl PersonKey {
     /// Reads one line of OpenSSH's form; a comment is dropped.
     ///
     /// # Errors
-    /// When it is not such a key, or of a kind that is not taken.
+    /// If it is not such a key, or of a kind that is not accepted.
     pub fn parse(text: &str) -> Result<Self, PersonKeyError> {
         let text = text.trim();
         if text.starts_with("-----BEGIN") {
@@ -86,7 +86,7 @@ impl PersonKey {
         Ok(PersonKey { key, fingerprint })
     }
 
-    /// What the key is known by: `SHA256:` and its hash, as `ssh-keygen -l` prints it.
+    /// The key's fingerprint: `SHA256:` and its hash, as `ssh-keygen -l` prints it.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -96,7 +96,7 @@ impl PersonKey {
         self.key.algorithm().to_string()
     }
 
-    /// Whether it lives in a hardware key.
+    /// Whether it is in a hardware key.
     pub fn is_hardware(&self) -> bool {
         matches!(self.key.algorithm(), Algorithm::SkEd25519 | Algorithm::SkEcdsaSha2NistP256)
     }
@@ -104,7 +104,7 @@ impl PersonKey {
     /// The key on one line, without a comment.
     ///
     /// # Errors
-    /// When it cannot be written, which does not happen to a key that was read.
+    /// If it cannot be written, which does not happen to a key that was read.
     pub fn line(&self) -> Result<String, PersonKeyError> {
         let line = self.key.to_openssh().map_err(|error| PersonKeyError::Form(error.to_string()))?;
         Ok(line.trim_end().to_owned())
@@ -119,7 +119,7 @@ impl PersonKey {
     }
 }
 
-/// What a signature that holds says of itself.
+/// The facts of a valid signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureFacts {
     /// The count of a hardware key's signatures; `None` for other keys.
@@ -151,7 +151,7 @@ pub enum SignatureError {
         /// The key that the statement names.
         expected: String,
     },
-    /// It does not fit.
+    /// It does not match.
     #[error(
         "the signature does not match the statement: one of them was changed, or it was made over another text"
     )]
@@ -161,10 +161,10 @@ pub enum SignatureError {
     NotPresent,
 }
 
-/// The fingerprint of the key that a signature says it is by. It proves nothing.
+/// The fingerprint of the key that a signature names. It proves nothing.
 ///
 /// # Errors
-/// When it is not a signature.
+/// If it is not a signature.
 pub fn claimed_signer(armoured: &str) -> Result<String, SignatureError> {
     let signature = read(armoured)?;
     Ok(signature.public_key().fingerprint(HashAlg::Sha256).to_string())
@@ -173,7 +173,7 @@ pub fn claimed_signer(armoured: &str) -> Result<String, SignatureError> {
 /// Checks that a key has signed a message for a namespace.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// What is wrong with it.
 pub fn verify_signature(
     key: &PersonKey,
     namespace: &'static str,

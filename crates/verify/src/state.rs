@@ -1,5 +1,5 @@
 //! The state of a workspace as an outsider computes it, from the published form: the Merkle hash over paths, kinds and
-//! contents, and the manifest that a kept state is written in. `docs/workspace.md` specifies both.
+//! contents, and the manifest in which a kept state is written. `docs/workspace.md` specifies both.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const MAX_DIFFERENCES: usize = 1000;
 /// How many folders a path may lead through; a path of the longest that Linux takes leads through fewer.
 const MAX_DEPTH: usize = 2048;
 
-/// What is at a path.
+/// The file or link at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
     /// `file`, `exec` or `link`.
@@ -24,7 +24,7 @@ pub struct StateEntry {
     pub digest: Blake3,
 }
 
-/// A state: what is at each path.
+/// A state: the file or link at each path.
 pub type StateEntries = BTreeMap<String, StateEntry>;
 
 /// The hash of a state.
@@ -65,7 +65,7 @@ impl Folder<'_> {
 /// Reads a kept state. `load` gives the manifest that is kept under a hash.
 ///
 /// # Errors
-/// If a manifest is missing, is not one, or is of another state.
+/// If a manifest is missing, is invalid, or is of another state.
 pub fn read_state(
     hash: &Blake3,
     mut load: impl FnMut(&Blake3) -> Option<String>,
@@ -96,7 +96,7 @@ pub fn read_state(
     }
 }
 
-/// Applies the lines of a manifest to what is there already.
+/// Applies the lines of a manifest to the entries so far.
 fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntries> {
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\0')?;
@@ -132,7 +132,7 @@ fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntr
     Some(entries)
 }
 
-/// Whether a path is written in the one way that a state has it: relative, without empty parts or dots, of bounded depth.
+/// Whether a path is written in the one form of a state: relative, without empty parts or dots, of bounded depth.
 fn is_plain(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.clone().count() <= MAX_DEPTH && parts.all(|part| !matches!(part, "" | "." | ".."))

@@ -16,7 +16,7 @@ fn parent(left: &Sha256, right: &Sha256) -> Sha256 {
     Sha256::of(&bytes)
 }
 
-/// A tree that is only ever added to: one root per whole subtree, with its number of leaves.
+/// An append-only tree: one root per whole subtree, with its number of leaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     subtrees: Vec<(u64, Sha256)>,

@@ -1,5 +1,5 @@
 //! Creations, enablements and deletions of webhooks, as an outsider judges them: readable, under the client key of the webhook that
-//! they name, and the others only of what was created before them.
+//! they name, and enablements and deletions only of an earlier creation.
 
 use std::collections::BTreeSet;
 

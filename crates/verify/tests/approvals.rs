@@ -1,4 +1,4 @@
-//! Forgeries of what people sign, each refused and named (R33).
+//! Forgeries of signed statements, each refused and named (R33).
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
 #[path = "approvals/authenticator.rs"]
@@ -90,7 +90,7 @@ fn landing(subject: &str, verdicts: &[&str], checked_seq: u64) -> Value {
     })
 }
 
-/// The log, the number of its last entry, and every entry with what was said of it: when the test ends, the second verifier
+/// The log, the number of its last entry, and every entry with the verdict on it: when the test ends, the second verifier
 /// must say the same.
 struct Log(ApprovalLog, u64, Vec<(String, String)>);
 
@@ -197,7 +197,7 @@ fn a_signed_verdict_is_accepted_and_refused_with_any_byte_changed() {
         *byte ^= 1;
         let Ok(changed) = serde_json::from_slice::<Value>(&bytes) else { continue };
         let payload = json!({ "statement": changed, "proof": "ssh", "signature": signature });
-        // The key follows the nonce, so that the signature alone is what refuses a changed nonce.
+        // The key follows the nonce, so that only the signature refuses a changed nonce.
         let key = changed.get("nonce").and_then(Value::as_str).unwrap_or_default();
         let judged = log.add("verdict", payload, &format!("crealeph:nonce:{key}"));
         assert!(judged.is_err(), "byte {at} of {changed}");
@@ -341,7 +341,7 @@ fn change_verdict(who: &Signer, run: &str, number: u64) -> Value {
     who.sign("crealeph-verdict", &statement)
 }
 
-/// A landing that was void gives its verdicts back; one that was not, or whose outcome is unknown, is the last.
+/// A void landing returns its verdicts; one that was not void, or whose outcome is unknown, is the last.
 #[test]
 // holds: invariant 20
 fn a_change_lands_again_only_after_a_void_landing() {

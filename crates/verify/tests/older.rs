@@ -1,4 +1,4 @@
-//! A log of an earlier program that took what it could not read back: a payload 127 deep, records of requests up to 126
+//! A log of an earlier version that accepted entries that it could not read back: a payload 127 deep, records of requests up to 126
 //! deep, and one of a request 127 deep that was stored without its payload. Earlier verifiers failed at the first.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! What the second verifier, in JavaScript, is built from, against the libraries that the first one uses: hashes, strict and
+//! The building blocks of the second verifier, in JavaScript, against the libraries that the first one uses: hashes, strict and
 //! canonical JSON, Merkle trees, keys that prove nothing.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs, reason = "tests")]
 
@@ -262,7 +262,7 @@ fn weak_keys_are_known() {
             key[31] |= sign;
             let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
             let parsed = ed25519_dalek::VerifyingKey::from_bytes(&key);
-            // What is no point at all is refused when it is read.
+            // Bytes that are not a point are refused when they are read.
             if let Ok(parsed) = parsed {
                 asked.push((json!({ "ask": "weak", "key": text }), json!(parsed.is_weak())));
             }

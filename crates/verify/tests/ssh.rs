@@ -1,4 +1,4 @@
-//! Signatures as `ssh-keygen -Y sign` and hardware keys make them: what holds, and what does not.
+//! Signatures as `ssh-keygen -Y sign` and hardware keys make them: valid ones, and invalid ones.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs, reason = "tests")]
 
 use crealeph_verify::{PersonKey, PersonKeyError, SignatureError, claimed_signer, verify_signature};
@@ -112,7 +112,7 @@ fn weak_and_unsupported_keys_are_refused_by_name() {
     assert_eq!(refused(&weak.to_openssh().unwrap()), PersonKeyError::Weak);
 }
 
-/// What a hardware key signs: the hash of its application, flags, counter, and the hash of the data.
+/// The bytes that a hardware key signs: the hash of its application, flags, counter, and the hash of the data.
 fn hardware_signature(flags: u8, counter: u32) -> (PersonKey, String) {
     let signing = SigningKey::from_bytes(&[7; 32]);
     let public = Ed25519PublicKey(signing.verifying_key().to_bytes());

@@ -1,8 +1,8 @@
-//! A run without namespaces, if they are not available and that was accepted. Owns what still holds: Landlock shows the
-//! system's directories and what was granted, the filter refuses every socket, and limits, watch and an
-//! unprivileged user are as ever. Refuses to run without seccomp and a Landlock that keeps signals inside.
+//! A run without namespaces, if they are not available and that was accepted. Owns what remains: Landlock shows only the
+//! system's directories and the granted paths, the filter refuses every socket, and limits, watchdog and an
+//! unprivileged user work as usual. Refuses to run without seccomp and a Landlock that keeps signals inside.
 //!
-//! Nothing can be mounted, so the private places and the copies of views are where the caller made them. Every path of
+//! Nothing can be mounted, so the private directories and the copies of views are where the caller created them. Every path of
 //! the request (program, arguments, variables, working directory) that names a place inside is rewritten to it.
 
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ fn readable(request: &Request) -> Vec<OsString> {
     system.filter(|path| Path::new(path).exists()).map(OsString::from).collect()
 }
 
-/// Where the places inside really are.
+/// The real paths of the private directories.
 struct Places {
     scratch: PathBuf,
     by_inside: BTreeMap<PathBuf, PathBuf>,
@@ -117,7 +117,7 @@ impl Places {
         Self { scratch, by_inside }
     }
 
-    /// Where a path inside really is.
+    /// The real path of a path inside.
     fn real(&self, path: &Path) -> PathBuf {
         let found = path.ancestors().find_map(|inside| self.by_inside.get_key_value(inside));
         match found.and_then(|(inside, real)| Some((real, path.strip_prefix(inside).ok()?))) {
@@ -152,7 +152,7 @@ impl Places {
         open(&path, flags, Mode::empty()).map_err(|e| failed(e.into()))
     }
 
-    /// Makes the private directories, as the user they belong to: seeds, secrets, and links to what was granted there.
+    /// Creates the private directories, as their user: seeds, secrets, and links to granted paths inside them.
     fn make_private(&self, request: &Request) -> Result<(), Failure> {
         let failed = |path: &Path| {
             let detail = path.to_string_lossy().into_owned();

@@ -1,5 +1,5 @@
-//! The command, from its start to its report, in namespaces and without. Owns the start, the wait for its end, the watch over it and the
-//! end of what it leaves; refuses to report before a failed start is known.
+//! The command, from its start to its report, with and without namespaces. Owns the start, the wait for its end, the watchdog and
+//! the end of its remaining processes; refuses to report before a failed start is known.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -30,13 +30,13 @@ pub(super) struct Setup {
     /// A tmpfs, whose pages are memory.
     pub(super) scratch: Option<OwnedFd>,
     pub(super) members: Members,
-    /// Beside those of the confinement.
+    /// In addition to those of the confinement.
     pub(super) layers: Vec<Layer>,
-    /// What full strength would have besides.
+    /// What full strength would have in addition.
     pub(super) missing: Vec<Failure>,
 }
 
-/// Starts the command, after its process has settled in, and watches over it until it and its tree are dead. In namespaces the end of
+/// Starts the command, after its process has confined itself, and watches it until it and its tree are dead. In namespaces the end of
 /// this process ends the tree.
 pub(super) fn run(
     control: &mut UnixStream,
@@ -83,7 +83,7 @@ pub(super) fn offer_trace_channel(
         .map_err(|e| Failure::new(SetupStep::Request, "the trace channel", &e))
 }
 
-/// Sends the parent a descriptor, and a message that says which.
+/// Sends the parent a descriptor, with a message that names it.
 pub(super) fn hand_over(control: &mut UnixStream, fd: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
     let bytes = wire::encode(message)?;
     let fds = [fd];
@@ -94,7 +94,7 @@ pub(super) fn hand_over(control: &mut UnixStream, fd: BorrowedFd<'_>, message: &
     control.write_all(bytes.get(sent..).unwrap_or_default())
 }
 
-/// Starts the command, after its process has settled in; a failure before or in its exec comes back over a pipe.
+/// Starts the command, after its process has confined itself; a failure before or in its exec is reported through a pipe.
 fn start(
     request: &Request,
     confinement: Confinement,
@@ -102,7 +102,7 @@ fn start(
     settle: impl FnOnce(&Request) -> Result<(), Failure>,
 ) -> Result<Child, Failure> {
     let failed = |e: io::Error| Failure::new(SetupStep::Start, "fork", &e);
-    // Before the command can look at us.
+    // Before the command can inspect us.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| Failure::new(SetupStep::Privileges, "not dumpable", &e.into()))?;
     let (read, write) =
@@ -110,7 +110,7 @@ fn start(
     let (pid, pidfd) = match sys::fork().map_err(failed)? {
         Forked::Child => {
             drop(read);
-            // It sets its own out-of-memory score, which takes a dumpable process.
+            // It sets its own out-of-memory score, which needs a dumpable process.
             let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
             let failure = settle(request).err().unwrap_or_else(|| confinement.execute(request, &stdin));
             let _ = wire::send(&mut std::fs::File::from(write), &failure);
@@ -135,7 +135,7 @@ struct Child {
     pidfd: OwnedFd,
 }
 
-/// Waits for the command, for a message from the parent, and for the next look of the watch.
+/// Waits for the command, for a message from the parent, and for the watchdog's next check.
 fn attend(control: &mut UnixStream, child: Child, watch: &mut Watch) -> (Exit, Option<Cut>) {
     loop {
         let timeout = watch.until_next_look(Instant::now());
@@ -178,7 +178,7 @@ fn attend(control: &mut UnixStream, child: Child, watch: &mut Watch) -> (Exit, O
     }
 }
 
-/// Takes every dead child; the exit of the command if it was among them.
+/// Reaps every dead child; returns the exit of the command if it was among them.
 fn reap(command: Pid) -> Option<Exit> {
     let mut exit = None;
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -193,7 +193,7 @@ fn reap(command: Pid) -> Option<Exit> {
     exit
 }
 
-/// Ends every process of the tree; those that were left by their parents are our children by now.
+/// Kills every process of the tree; orphans are our children by now.
 fn end_descendants() {
     let until = Instant::now() + DYING;
     while Instant::now() < until {
@@ -202,7 +202,7 @@ fn end_descendants() {
         if members.is_empty() {
             return;
         }
-        // Stopped first, so that none makes another while the rest is ended.
+        // Stopped first, so that none forks while the rest is killed.
         for signal in [Signal::STOP, Signal::KILL] {
             for pid in members.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
                 let _ = kill_process(pid, signal);

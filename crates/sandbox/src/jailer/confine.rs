@@ -1,5 +1,5 @@
 //! The last steps before the command: rlimits, Landlock, no new privileges, no capability, seccomp, exec.
-//! Owns their order; refuses to exec when one of them failed.
+//! Owns their order; refuses to exec if one of them failed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,7 +21,7 @@ use crate::outcome::Layer;
 use crate::sys;
 use crate::wire::{Failure, NetworkPlan, Request, SetupStep};
 
-/// Everything that can be made ready before the command's process exists.
+/// Everything that can be prepared before the command's process exists.
 pub(super) struct Confinement {
     /// Empty if the kernel has no filters and that was accepted.
     filters: Vec<BpfProgram>,
@@ -29,8 +29,8 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// `readable` are the only paths to read; `None` if the root shows nothing else. With `local_sockets` every local socket
-    /// that can be named is of the tree.
+    /// `readable` are the only readable paths; `None` if the root shows nothing else. With `local_sockets` every local socket
+    /// that can be named belongs to the tree.
     pub(super) fn prepare(
         request: &Request,
         readable: Option<&[OsString]>,
@@ -48,7 +48,7 @@ impl Confinement {
             own_user: request.become_ids.is_some(),
         })
         .map_err(|e| Failure::new(SetupStep::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
-        // Landlock forbids every mount, so it cannot hold a command that was granted namespaces of its own.
+        // Landlock forbids every mount, so it cannot confine a command that was granted namespaces of its own.
         let landlock = if request.nested_namespaces && !bare { None } else { ruleset(readable, writable) };
         if bare && landlock.is_none() {
             return Err(Failure::new(SetupStep::Landlock, "the ruleset", &io::Error::other("landlock")));
@@ -60,7 +60,7 @@ impl Confinement {
         Ok(confinement)
     }
 
-    /// What full strength would have besides.
+    /// What full strength would have in addition.
     pub(super) fn missing(&self) -> Option<Failure> {
         let error = io::Error::from_raw_os_error(libc::ENOSYS);
         self.filters.is_empty().then(|| Failure::new(SetupStep::Seccomp, "the filter", &error))
@@ -73,7 +73,7 @@ impl Confinement {
         layers
     }
 
-    /// Becomes the command; returns only with the reason why not.
+    /// Becomes the command; returns only with the reason why that failed.
     pub(super) fn execute(self, request: &Request, stdin: &OwnedFd) -> Failure {
         match self.confine_and_execute(request, stdin) {
             Ok(never) => match never {},
@@ -92,9 +92,9 @@ impl Confinement {
         rustix::process::setsid().map_err(privileges("a session of its own"))?;
         rustix::stdio::dup2_stdin(stdin).map_err(privileges("standard input"))?;
         sys::close_on_exec_from(3).map_err(|e| Failure::new(SetupStep::Privileges, "descriptors", &e))?;
-        // The first to go when memory runs out, before pid 1; without it the limit still holds.
+        // The first to be killed when memory runs out, before pid 1; without it the limit still applies.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-        // A server does without huge pages, which an agent may have use for. Where the kernel knows none, nothing is missing.
+        // A server's huge-page setting would be inherited, but an agent may profit from them. If the kernel does not know them, nothing is missing.
         let _ = rustix::thread::disable_transparent_huge_pages(false);
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         rustix::process::chdir(&request.cwd).map_err(|e| {
@@ -131,7 +131,7 @@ impl Confinement {
     }
 }
 
-/// What pid 1 keeps: to see every process's memory, end it, and measure what it wrote.
+/// The capabilities that pid 1 keeps: to see every process's memory, kill it, and measure its writes.
 pub(super) fn keep_watch_capabilities() -> io::Result<()> {
     use rustix::thread::{CapabilitySet, CapabilitySets};
     let kept = CapabilitySet::SYS_PTRACE | CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH;
@@ -159,8 +159,8 @@ fn find_program(request: &Request) -> Result<PathBuf, Failure> {
 
 fn limits(request: &Request) -> Result<(), Failure> {
     let limits = &request.limits;
-    // Counted in this user namespace alone: the tree's processes and threads, and pid 1 with its survey. Without one,
-    // whatever else the user runs counts too.
+    // Counted only in this user namespace: the tree's processes and threads, and pid 1 with its survey. Without one,
+    // everything else that the user runs counts too.
     let others = if request.bare.is_some() { super::watch::own_threads() } else { 1 };
     let processes = u64::from(limits.processes).saturating_add(others).saturating_add(1);
     let seconds = limits.cpu_ms.div_ceil(1000).max(1);
@@ -186,8 +186,8 @@ fn limits(request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reading and executing everywhere if the root shows only what was granted, else at the named
-/// paths; writing to what was granted, and no signal or abstract socket out of the sandbox. `None` if the kernel has no Landlock.
+/// Reading and executing everywhere if the root shows only granted paths, else at the named
+/// paths; writing to granted paths, and no signal or abstract socket out of the sandbox. `None` if the kernel has no Landlock.
 fn ruleset(readable: Option<&[OsString]>, writable: &[OsString]) -> Option<RulesetCreated> {
     let abi = ABI::V6;
     let all = AccessFs::from_all(abi);
@@ -208,7 +208,7 @@ fn ruleset(readable: Option<&[OsString]>, writable: &[OsString]) -> Option<Rules
     supported().then_some(created)
 }
 
-/// Whether the kernel has Landlock: best effort makes a ruleset that does nothing if it has none.
+/// Whether the kernel has Landlock: without it, best effort creates a ruleset that does nothing.
 pub(crate) fn supported() -> bool {
     crate::sys::landlock_abi() > 0
 }

@@ -1,6 +1,6 @@
 //! The system call filter. Owns the list of calls a command may make: what shells, git, python, node, cargo
-//! and their like need. Refuses the rest: what is not listed does not exist (`ENOSYS`, so that programs fall
-//! back as they do on an older kernel), what is listed but asks for more than it should is `EPERM`.
+//! and their like need. Refuses the rest: unlisted calls do not exist (`ENOSYS`, so that programs fall
+//! back as they do on an older kernel), listed calls that ask for too much are `EPERM`.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 
-/// What a run was granted beyond the ordinary.
+/// Grants of a run beyond the default.
 pub(super) struct Options {
     pub(super) nested_namespaces: bool,
     pub(super) ptrace: bool,
-    /// Memory that is in no process's size is counted by a cgroup, so it may be made.
+    /// A cgroup counts memory that is in no process's size, so it may be created.
     pub(super) unmapped_memory: bool,
     /// There is a network namespace, or the machine's own network was granted.
     pub(super) sockets: bool,
-    /// There are namespaces: whatever process, queue or socket can be named is of the tree.
+    /// There are namespaces: any process, queue or socket that can be named belongs to the tree.
     pub(super) namespaces: bool,
-    /// Every local socket that can be named is of the tree.
+    /// Every local socket that can be named belongs to the tree.
     pub(super) local_sockets: bool,
-    /// Without namespaces: the command's user owns nothing but the run's own places.
+    /// Without namespaces: the command's user owns only the run's private directories.
     pub(super) own_user: bool,
 }
 
@@ -36,7 +36,7 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The filters, in the order they are to be installed: every call by its number, those whose arguments matter, and those
+/// The filters, in the order of installation: every call by its number, those whose arguments matter, and those
 /// that do nothing. If several refuse, the answer of the last one counts.
 pub(super) fn programs(options: &Options) -> Result<Vec<BpfProgram>, Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
@@ -46,8 +46,8 @@ pub(super) fn programs(options: &Options) -> Result<Vec<BpfProgram>, Error> {
     Ok(vec![by_number(options), exceptions.try_into()?, nothing.try_into()?])
 }
 
-/// Calls that succeed without an effect: what a socket may buffer stays at the system's default, by which the watch charges
-/// it. Programs ask for more as a matter of tuning, and many take a refusal for a fault.
+/// Calls that succeed without effect: socket buffers keep the system's default size, by which the watchdog charges
+/// them. Programs set these sizes as tuning, and many treat a refusal as a failure.
 fn without_effect() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Error> {
     let mut sizes = Vec::new();
     for option in [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE] {
@@ -80,7 +80,7 @@ const AUDIT_ARCH: u32 = 0xC000_00B7;
 #[cfg(target_arch = "riscv64")]
 const AUDIT_ARCH: u32 = 0xC000_00F3;
 
-/// The answers in order of call number, each with the first number it holds for.
+/// The answers in order of call number, each with the first number it applies to.
 fn ranges(options: &Options) -> Vec<(u32, u32)> {
     let errno = |code: libc::c_int| libc::SECCOMP_RET_ERRNO | code.cast_unsigned();
     let closed = [NAMESPACE_CALLS, MOUNT_CALLS, PTRACE_CALLS, PRIVILEGED].into_iter().flatten();
@@ -110,7 +110,7 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
         allow(SYSTEM_V_CALLS);
     }
     if !options.namespaces {
-        // Landlock lets anyone change these of a file that it keeps from being opened.
+        // Landlock lets anyone change these of a file that it prevents from being opened.
         let mut refuse =
             |calls: &[c_long]| answers.extend(calls.iter().map(|call| (*call, errno(libc::EPERM))));
         refuse(ATTRIBUTE_CALLS);
@@ -132,7 +132,7 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
         add(number, answer);
         add(number.saturating_add(1), unknown);
     }
-    // Two neighbours may have become alike when a range between them was taken over.
+    // Two neighbours may have become equal when a range between them was replaced.
     ranges.dedup_by(|later, earlier| later.1 == earlier.1);
     ranges
 }
@@ -145,7 +145,7 @@ fn search(ranges: &[(u32, u32)]) -> BpfProgram {
             let (below, above) = (search(left), search(right));
             let mut program = match u8::try_from(below.len()) {
                 Ok(skip) => vec![jump(libc::BPF_JGE, *from, skip, 0)],
-                // Past what a conditional jump reaches: an unconditional one goes the way.
+                // Beyond a conditional jump's reach: an unconditional one takes the rest of the distance.
                 Err(_) => {
                     let skip = u32::try_from(below.len()).unwrap_or(u32::MAX);
                     vec![jump(libc::BPF_JGE, *from, 0, 1), statement(libc::BPF_JMP | libc::BPF_JA, skip)]
@@ -181,7 +181,7 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
         }
         rules.insert(call, flags);
     }
-    // A thread with a table of descriptors of its own could hold files and sockets that the watch does not see.
+    // A thread with its own descriptor table could hold files and sockets that the watchdog does not see.
     let bits = |flag: libc::c_int| u64::from(flag.cast_unsigned());
     let (thread, files) = (bits(libc::CLONE_THREAD), bits(libc::CLONE_FILES));
     let own_table = all_of(&[(0, Op::MaskedEq(thread), thread), (0, Op::MaskedEq(files), 0)])?;
@@ -193,8 +193,8 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     let not_among = |index: u8, values: &[libc::c_int]| -> Vec<(u8, Op, u64)> {
         values.iter().map(|value| (index, Op::Ne, number(*value))).collect()
     };
-    // Sockets: local, and IP if the network namespace has any; netlink for routes alone. vsock, for one,
-    // would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without any.
+    // Sockets: local, and IP if the network namespace has any; netlink only for routes. vsock, for one,
+    // would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without a namespace.
     let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
     families.extend(options.local_sockets.then_some(libc::AF_UNIX));
     let mut sockets = vec![all_of(&not_among(0, &families))?];
@@ -218,7 +218,7 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     rules.insert(libc::SYS_personality, vec![all_of(&not_among(0, &[0, 8, 0x2_0000, 0x2_0008, -1]))?]);
     // Limits and scheduling of other processes.
     rules.insert(libc::SYS_prlimit64, vec![all_of(&[(0, Op::Ne, 0)])?]);
-    // Pid 1 is the one process that is not the tree's; without a namespace all but the caller may be.
+    // Pid 1 is the one process outside the tree; without a namespace all processes but the caller may be.
     let others = |index: u8| if options.namespaces { (index, Op::Eq, 1) } else { (index, Op::Ne, 0) };
     for (call, of_a_user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
         rules.insert(call, vec![all_of(&[others(1)])?, all_of(&[(0, Op::Eq, of_a_user)])?]);
@@ -254,7 +254,7 @@ const NAMESPACE_CALLS: &[c_long] = calls![
     SYS_unshare SYS_setns SYS_umount2 SYS_pivot_root SYS_chroot SYS_sethostname
 ];
 
-/// The same, if a memory cgroup counts what is written to a tmpfs.
+/// The same, if a memory cgroup counts writes to a tmpfs.
 #[rustfmt::skip]
 const MOUNT_CALLS: &[c_long] = calls![
     SYS_mount SYS_open_tree SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr
@@ -270,7 +270,7 @@ const ATTRIBUTE_CALLS_X86_64: &[c_long] = calls![SYS_utime SYS_utimes SYS_futime
 #[cfg(not(target_arch = "x86_64"))]
 const ATTRIBUTE_CALLS_X86_64: &[c_long] = &[];
 
-/// Modes and owners of files, which their owner alone can change.
+/// Modes and owners of files, which only their owner can change.
 const MODE_CALLS: &[c_long] = calls![SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat];
 #[cfg(target_arch = "x86_64")]
 const MODE_CALLS_X86_64: &[c_long] = calls![SYS_chmod SYS_chown SYS_lchown];
@@ -280,15 +280,15 @@ const MODE_CALLS_X86_64: &[c_long] = &[];
 /// Allowed if tracing was granted.
 const PTRACE_CALLS: &[c_long] = calls![SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_kcmp];
 
-/// Shared memory, queues and semaphores, in no process's size: bounded by a memory cgroup or, as `memfd_create`, not to be had.
-/// Without a namespace their names are the whole machine's.
+/// Shared memory, queues and semaphores, in no process's size: limited by a memory cgroup or, like `memfd_create`, not available.
+/// Without a namespace their names are machine-wide.
 #[rustfmt::skip]
 const SYSTEM_V_CALLS: &[c_long] = calls![
     SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl SYS_msgctl SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget
     SYS_semop SYS_semtimedop
 ];
 
-/// The newer queues, bounded by an rlimit, with names of the same kind.
+/// The newer queues, limited by an rlimit, with names of the same kind.
 #[rustfmt::skip]
 const QUEUE_CALLS: &[c_long] = calls![
     SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend SYS_mq_unlink
@@ -304,8 +304,8 @@ const PRIVILEGED: &[c_long] = calls![
     SYS_clock_adjtime SYS_adjtimex SYS_vhangup SYS_fanotify_init SYS_move_pages SYS_migrate_pages
 ];
 
-/// What an ordinary program needs. `clone3` is left out on purpose: its flags cannot be looked at, and every
-/// C library falls back to `clone`. So are io_uring, `vmsplice` (its pages stay in a pipe, in no process's size), and what is above.
+/// What an ordinary program needs. `clone3` is left out on purpose: its flags cannot be inspected, and every
+/// C library falls back to `clone`. So are io_uring, `vmsplice` (its pages stay in a pipe, in no process's size), and the calls above.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = calls![
     SYS_accept SYS_accept4 SYS_bind SYS_brk SYS_capget SYS_capset SYS_chdir SYS_clock_getres SYS_clock_gettime
@@ -340,7 +340,7 @@ const ALLOWED: &[c_long] = calls![
     SYS_wait4 SYS_waitid SYS_write SYS_writev
 ];
 
-/// The older names that programs of this architecture still use.
+/// Older calls that programs of this architecture still use.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_X86_64: &[c_long] = calls![
@@ -355,7 +355,7 @@ const ALLOWED_X86_64: &[c_long] = calls![
 mod tests {
     use super::*;
 
-    /// What a program answers for a call number, by the rules of classic BPF.
+    /// The answer of a filter program for a call number, by the rules of classic BPF.
     fn answer(program: &BpfProgram, arch: u32, number: u32) -> u32 {
         let (mut at, mut value) = (0usize, 0u32);
         loop {

@@ -1,5 +1,5 @@
 //! The inner half: pid 1 of the sandbox. Owns the order of the set-up in new namespaces; when it ends, the kernel ends
-//! everything inside. Refuses to start the command unless every layer of full strength is in place, or what is missing was
+//! everything inside. Refuses to start the command unless every layer of full strength is in place, or the missing ones were
 //! accepted.
 
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use crate::outcome::Layer;
 use crate::sys::{self, Forked};
 use crate::wire::{self, Failure, Message, NetworkPlan, Report, Request, SetupStep};
 
-/// Runs the inner half to its end and gives its exit code.
+/// Runs the inner half to its end and returns its exit code.
 pub(super) fn main(
     control: &mut UnixStream,
     mut request: Request,
@@ -72,7 +72,7 @@ fn run(
     command::offer_trace_channel(control, built.trace_channel.as_ref())?;
     let confinement = Confinement::prepare(request, None, &built.writable, !built.shows_sockets)?;
     let mut missing = built.missing;
-    // Without a /proc there is nothing to watch.
+    // Without a /proc the watchdog has nothing to read.
     let watched = missing.is_empty();
     missing.extend(request.no_network.clone());
     if let Some(failure) = confinement.missing() {
@@ -116,7 +116,7 @@ fn finish_loopback(pid: Pid) -> Result<(), Failure> {
     }
 }
 
-/// Keeps the kernel from growing the buffers of TCP connections in this network namespace past what the watch charges for a
+/// Keeps the kernel from growing the buffers of TCP connections in this network namespace past the watchdog's charge for a
 /// socket. If that fails the charge is too low, as `docs/sandbox.md` says.
 fn bound_stream_buffers() {
     for name in ["tcp_rmem", "tcp_wmem"] {
@@ -124,7 +124,7 @@ fn bound_stream_buffers() {
     }
 }
 
-/// Opens the proxy's socket in this network namespace and hands it to the parent, which is outside.
+/// Opens the proxy's socket in this network namespace and sends it to the parent, which is outside.
 fn offer_listener(control: &mut UnixStream, request: &mut Request, bypass_loopback: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))?;
     hand_over(control, listener.as_fd(), &Message::Listening)?;

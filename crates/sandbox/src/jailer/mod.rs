@@ -1,6 +1,6 @@
 //! The helper: this same binary, re-executed once, single-threaded, and forked for every run. Owns the outer half (open
-//! what is granted, start the inner half in new namespaces, map its ids, end it when the parent goes) and
-//! refuses to outlive the parent: it leaves only after every process of the tree is dead.
+//! the granted paths, start the inner half in new namespaces, map its ids, end it when the parent goes) and
+//! refuses to outlive the parent: it exits only after every process of the tree is dead.
 //!
 //! parent ── control socket ── outer half (this file) ── inner half, pid 1 inside (`init`) ── the command
 
@@ -34,7 +34,7 @@ pub(crate) const INSIDE_ID: u32 = 1000;
 
 /// Becomes the sandbox helper if this process was started as one, and then never returns.
 ///
-/// Every binary that uses the crate calls this first thing in `main`, before it starts a thread.
+/// Every binary that uses the crate calls this first in `main`, before it starts a thread.
 pub fn helper_main_if_requested() {
     if std::env::args_os().next().is_some_and(|name| name == HELPER_NAME) {
         let code = main();
@@ -47,14 +47,14 @@ pub fn helper_main_if_requested() {
 }
 
 /// Keeps one fork waiting for the descriptors of a run, which becomes its outer half, until the parent is gone: a run
-/// finds a process that is ready, and the next one is made meanwhile.
+/// finds a ready process, and the next one is forked meanwhile.
 fn main() -> i32 {
     let Ok(socket) = sys::take_stdin() else { return 125 };
     let socket = UnixStream::from(socket);
     // A signal to the whole group (a terminal at Ctrl-C, a service that stops) is meant for the parent, which ends us when it is
-    // done; if the outer half ended before the tree, nobody would know when the tree is dead.
+    // done; if the outer half ended before the tree, no one would know when the tree is dead.
     sys::hold_signals(true);
-    // It must keep no directory of the machine busy.
+    // It must not keep any directory of the machine in use.
     let _ = rustix::process::chdir("/");
     sys::ignore_ended_children(true);
     loop {
@@ -83,12 +83,12 @@ fn wait_for_a_run(socket: UnixStream, take: OwnedFd) -> i32 {
         return 125;
     }
     drop((stdout, stderr));
-    // The lock is held for as long as this process lives, so that a sweep never takes a folder from under a tree
+    // The lock is held as long as this process lives, so that a sweep never removes a folder of a tree
     // that is still dying.
     outer_main(UnixStream::from(control), stdin, vec![lock, life])
 }
 
-/// Answers the next run with why there is no process for it; the run after that finds us gone and starts another helper.
+/// Answers the next run with the reason why it has no process; the run after that finds us gone and starts another helper.
 fn refuse_a_run(socket: &UnixStream, error: &io::Error) -> i32 {
     if let Some([control, ..]) = receive_run(socket) {
         let failure = Failure::new(SetupStep::Request, "fork", error);
@@ -125,7 +125,7 @@ fn outer(
     if let Some(plan) = request.bare.clone() {
         return without_namespaces(control, request, &plan, stdin);
     }
-    // Root opens what is granted from outside, since the inner half may not walk there.
+    // Root opens the granted paths from outside, since the inner half may not walk there.
     let opened = match request.become_ids {
         Some((uid, _)) => {
             set_thread_groups(&[]).map_err(|e| Failure::new(SetupStep::Privileges, "groups", &e.into()))?;
@@ -182,7 +182,7 @@ fn without_namespaces(
 }
 
 /// Starts the inner half; without a network namespace if there is none, that was accepted, and no network was
-/// asked for, since then every socket can be refused instead.
+/// requested, since then every socket can be refused instead.
 fn clone(request: &mut Request) -> Result<Forked, Failure> {
     let flags = namespaces(request);
     let failed = |what: &str, e: &io::Error| Failure::new(SetupStep::Namespaces, what, e);
@@ -207,7 +207,7 @@ fn namespaces(request: &Request) -> libc::c_int {
         | network
 }
 
-/// Gives the inner half its one uid and gid, then drops to them outside too.
+/// Gives the inner half its only uid and gid, then drops to them outside too.
 fn map_ids(pid: Pid, become_ids: Option<(u32, u32)>) -> Result<(), Failure> {
     let (uid, gid) =
         become_ids.unwrap_or((rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()));

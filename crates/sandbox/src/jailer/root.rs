@@ -1,6 +1,6 @@
 //! The root file system a command sees. Owns its layout: system directories read-only, a short generated
-//! `/etc`, private `/tmp`, `/dev`, `/dev/shm`, `/proc` and HOME, and the mounts that were asked for. Refuses
-//! to follow a symbolic link while it builds, since what it builds on may come from an earlier agent.
+//! `/etc`, private `/tmp`, `/dev`, `/dev/shm`, `/proc` and HOME, and the requested mounts. Refuses
+//! to follow a symbolic link while it builds, since the directories it builds on may come from an earlier agent.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -25,9 +25,9 @@ use crate::wire::{Failure, NetworkPlan, Request, SeedPlan, SetupStep};
 
 const STAGE: &str = ".stage";
 
-/// What the watch needs of the finished root.
+/// What the watchdog needs of the finished root.
 pub(super) struct Built {
-    /// The directories that copy-on-write mounts write to.
+    /// The directories to which copy-on-write mounts write.
     pub(super) stores: Vec<WrittenTo>,
     /// The private tmpfs behind `/tmp`, `/dev/shm` and HOME.
     pub(super) scratch: OwnedFd,
@@ -35,9 +35,9 @@ pub(super) struct Built {
     pub(super) trace_channel: Option<OwnedFd>,
     /// Paths inside that may be written, for Landlock.
     pub(super) writable: Vec<OsString>,
-    /// Whether a socket of the machine may be found below a grant, because no overlay could be put over it.
+    /// Whether a socket of the machine may be visible below a grant, because no overlay could be put over it.
     pub(super) shows_sockets: bool,
-    /// What could not be had and was accepted to be missing.
+    /// What was missing and accepted.
     pub(super) missing: Vec<Failure>,
 }
 
@@ -166,7 +166,7 @@ fn place(root: BorrowedFd<'_>, bind: &Bind) -> Result<(), Failure> {
         .map_err(|e| Failure::new(SetupStep::Grant, bind.at.to_string_lossy(), &e.into()))
 }
 
-/// Opens the target of a mount, making it if it is missing, never through a symbolic link.
+/// Opens the target of a mount, creating it if it is missing, never through a symbolic link.
 fn target(root: BorrowedFd<'_>, at: &OsStr, is_dir: bool) -> Result<OwnedFd, Failure> {
     let failed = |e: Errno| {
         let detail = format!("{} (the place inside)", at.to_string_lossy());
@@ -204,8 +204,8 @@ fn target(root: BorrowedFd<'_>, at: &OsStr, is_dir: bool) -> Result<OwnedFd, Fai
     Ok(current)
 }
 
-/// One bounded tmpfs behind `/tmp`, `/dev/shm` and HOME. Its own root is where overlays are put together, and is
-/// let go before the command starts.
+/// One bounded tmpfs behind `/tmp`, `/dev/shm` and HOME. Overlays are put together in its own root, which is
+/// detached before the command starts.
 fn scratch(request: &Request, root: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
     let failed = |e: Errno| Failure::new(SetupStep::RootFileSystem, "the private tmpfs", &e.into());
     let size = request.limits.scratch_bytes.to_string();
@@ -286,7 +286,7 @@ fn secrets(request: &Request, root: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a seed to its private place, which nothing was mounted on yet.
+/// Writes a seed to its private directory, on which nothing is mounted yet.
 fn plant(seed: &SeedPlan, root: BorrowedFd<'_>) -> Result<(), Failure> {
     let at = Path::new(&seed.at);
     let failed = |e: io::Error| Failure::new(SetupStep::Grant, at.to_string_lossy(), &e);
@@ -297,7 +297,7 @@ fn plant(seed: &SeedPlan, root: BorrowedFd<'_>) -> Result<(), Failure> {
     write_file(directory.as_fd(), name, &seed.content, seed.mode).map_err(failed)
 }
 
-/// Makes the pipe and opens it for both directions, so that a writer never finds it closed and we never its end.
+/// Creates the pipe and opens it for both directions, so that a writer never finds it closed and we never see its end.
 fn trace_channel(root: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
     let failed = |e: Errno| Failure::new(SetupStep::RootFileSystem, TRACE_CHANNEL, &e.into());
     let name = TRACE_CHANNEL.trim_start_matches('/');
@@ -342,8 +342,8 @@ fn processes(root: BorrowedFd<'_>) -> Result<(), Failure> {
     attach_at(tree.as_fd(), target(root, OsStr::new("/proc"), true)?.as_fd()).map_err(failed)
 }
 
-/// Shows a directory that may be read through an overlay, in which the pipes and sockets of the machine are names alone: nothing
-/// outside hears what is written to them. False if no overlay can be made, as over mounts below the directory.
+/// Shows a directory that may be read through an overlay, in which the pipes and sockets of the machine are only names: nothing
+/// outside receives what is written to them. False if no overlay can be created, as over mounts below the directory.
 fn show_apart(
     root: BorrowedFd<'_>,
     stage: BorrowedFd<'_>,

@@ -1,8 +1,8 @@
-//! Opening what is granted as detached mounts. Owns the choice of flags and of the id mapping; refuses a
-//! grant that is not there.
+//! Opening granted paths as detached mounts. Owns the choice of flags and of the id mapping; refuses a
+//! grant that does not exist.
 //!
-//! Started as root, the outer half opens them, each seen as if its owner were the sandbox's user (an
-//! id-mapped mount), so that a grant is readable, and a view writable, no matter who owns the tree. If a file
+//! If started as root, the outer half opens them, each seen as if its owner were the sandbox's user (an
+//! id-mapped mount), so that a grant is readable, and a view writable, whoever owns the tree. If a file
 //! system cannot do that the mount stays as it is and the modes for "others" decide.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use rustix::process::{WaitOptions, waitpid};
 use crate::sys::{self, Forked};
 use crate::wire::{Failure, Request, SetupStep, SourcePlan};
 
-/// System directories shown read-only where they exist; a symbolic link is shown as one.
+/// System directories shown read-only if they exist; a symbolic link is shown as one.
 pub(super) const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/etc/alternatives"];
 /// Parts of `/etc` that programs need and that hold nothing private.
@@ -45,7 +45,7 @@ pub(super) struct Bind {
     pub(super) has_mounts: bool,
 }
 
-/// What a mount of the request is made from.
+/// The source of a mount of the request.
 pub(super) enum Source {
     Bind(Bind),
     Overlay { at: OsString, lowers: Vec<OwnedFd>, store: OwnedFd },
@@ -60,7 +60,7 @@ pub(super) struct Opened {
     pub(super) mounts: Vec<Source>,
 }
 
-/// Opens everything; `map_to` is the uid that owners are shown as.
+/// Opens everything; owners are shown as the uid `map_to`.
 pub(super) fn open_all(request: &Request, map_to: Option<u32>) -> Result<Opened, Failure> {
     let mut opened =
         Opened { system: Vec::new(), links: Vec::new(), devices: Vec::new(), mounts: Vec::new() };
@@ -121,7 +121,7 @@ fn required(path: &OsStr, at: OsString, attributes: u64) -> Result<Bind, Failure
     bind(path, at, attributes)?.ok_or_else(missing)
 }
 
-/// A detached copy of the mount tree at `path`; none when nothing is there.
+/// A detached copy of the mount tree at `path`; none if nothing is there.
 fn bind(path: &OsStr, at: OsString, attributes: u64) -> Result<Option<Bind>, Failure> {
     let failed = |e: io::Error| Failure::new(SetupStep::Grant, path.to_string_lossy(), &e);
     let flags =
@@ -140,10 +140,10 @@ fn bind(path: &OsStr, at: OsString, attributes: u64) -> Result<Option<Bind>, Fai
     Ok(Some(Bind { at, tree, is_dir, has_mounts: is_dir && has_mounts(path) }))
 }
 
-/// Whether something is mounted below a directory; taken for true where that cannot be known.
+/// Whether something is mounted below a directory; true if that cannot be known.
 fn has_mounts(directory: &OsStr) -> bool {
     let Ok(mounts) = std::fs::read("/proc/self/mountinfo") else { return true };
-    // Spaces and the like are written as octal numbers; such a path is not looked for.
+    // Spaces and the like are written as octal numbers; such a path is not searched for.
     let is_plain = !directory.as_bytes().iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\\'));
     let below = [directory.as_bytes(), b"/"].concat();
     let is_below =
@@ -151,7 +151,7 @@ fn has_mounts(directory: &OsStr) -> bool {
     !is_plain || mounts.split(|byte| *byte == b'\n').any(is_below)
 }
 
-/// User namespaces that describe "this owner is the sandbox's user", made once for each owner.
+/// User namespaces that say "this owner is the sandbox's user", created once for each owner.
 struct IdMaps {
     map_to: Option<u32>,
     made: BTreeMap<(u32, u32), OwnedFd>,
@@ -177,13 +177,13 @@ impl IdMaps {
     }
 }
 
-/// A user namespace in which the ids `owner` outside our tree stand for `to`, held by nothing but its descriptor.
+/// A user namespace in which the ids `owner` outside our tree appear as `to`, held only by its descriptor.
 fn id_map_namespace(owner: (u32, u32), to: u32) -> io::Result<OwnedFd> {
     let (end, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match sys::clone_into_namespaces(libc::CLONE_NEWUSER)? {
         Forked::Child => {
             drop(hold);
-            // It has our descriptors, and so must go when we do, however that is.
+            // It has our descriptors, and so must end when we do, in every case.
             let _ = File::from(end).read(&mut [0u8; 1]);
             #[allow(clippy::exit, reason = "this process was only there to be pointed at")]
             std::process::exit(0);

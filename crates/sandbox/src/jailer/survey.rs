@@ -1,5 +1,5 @@
-//! The part of the watch that takes long: a look at every mapping, every open file and every file written. Owns a thread
-//! of its own, so that a tree made to be looked at for seconds is not left unwatched meanwhile; refuses to follow a
+//! The slow part of the watchdog: a check of every mapping, every open file and every file written. Owns a thread
+//! of its own, so that a tree built to take seconds to check is not unwatched meanwhile; refuses to follow a
 //! symbolic link.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,23 +19,23 @@ use crate::view::is_overlay;
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// After a look, this many times what it took.
+/// After a check, the pause is this many times its duration.
 const DUTY: u32 = 3;
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 const DISK_DUTY: u32 = 10;
-/// What a file or directory is charged at least, so that empty ones have a bound too.
+/// The minimum charge for a file or directory, so that empty ones are limited too.
 const MIN_CHARGE: u64 = 4096;
 /// What a socket may buffer: the system's default for sending, and as much for receiving. The filter keeps it there.
 pub(crate) const SOCKET_CHARGE: u64 = 2 * 212_992;
-/// So many sockets are not charged: they are in every program, and rarely full.
+/// So many sockets are not charged: every program has them, and they are rarely full.
 pub(crate) const FREE_SOCKETS: u64 = 256;
-/// What a pipe may buffer once its user has as much in pipes as the kernel gives a user (64 MiB by default).
+/// What a pipe may buffer once its user's pipes hold as much as the kernel allows a user (64 MiB by default).
 const PIPE_CHARGE: u64 = 2 * 4096;
 /// As many as the kernel gives a user at their full size.
 const FREE_PIPES: u64 = 1024;
 const MAX_DEPTH: usize = 256;
 
-/// The result of one look.
+/// The result of one check.
 pub(super) struct SurveyResult {
     pub(super) hidden_bytes: u64,
     pub(super) cut: Option<Cut>,
@@ -64,7 +64,7 @@ impl Survey {
         Ok(Self { asks, answers, asked: None, next: Instant::now() + INTERVAL })
     }
 
-    /// What the last look found, once; starts the next one on these processes when it is time.
+    /// The result of the last check, once; starts the next one on these processes when it is time.
     pub(super) fn turn(&mut self, processes: Vec<Process>) -> Option<SurveyResult> {
         let now = Instant::now();
         if let Some(asked) = self.asked {
@@ -81,7 +81,7 @@ impl Survey {
     }
 }
 
-/// A directory that a copy-on-write mount writes to.
+/// A directory to which a copy-on-write mount writes.
 pub(super) struct WrittenTo {
     pub(super) directory: OwnedFd,
     pub(super) holds_a_copy: bool,
@@ -98,15 +98,15 @@ struct Store {
     upper: OwnedFd,
     /// When the run started.
     first_free_bytes: u64,
-    /// At the last look.
+    /// At the last check.
     free_bytes: u64,
     free_inodes: u64,
-    /// What it held before the run and is not charged.
+    /// What it held before the run, which is not charged.
     before_bytes: u64,
 }
 
 impl Disk {
-    /// To be made before the command can write.
+    /// To be created before the command can write.
     pub(super) fn new(limit_bytes: u64, stores: Vec<WrittenTo>) -> Self {
         let stores = stores.into_iter().map(|store| {
             let upper = store.directory;
@@ -123,7 +123,7 @@ impl Disk {
         Self { limit_bytes, stores: stores.collect(), next: Instant::now() + DISK_INTERVAL }
     }
 
-    /// Measures what was written when the file system has shrunk enough for it to matter, or it is time.
+    /// Measures the writes if the free space has shrunk enough for it to matter, or it is time.
     fn look(&mut self, processes: &[Process]) -> Option<Cut> {
         let step = (self.limit_bytes / 8).clamp(1 << 20, 256 << 20);
         let now = Instant::now();
@@ -158,15 +158,15 @@ fn free(at: &OwnedFd) -> (u64, u64) {
     fstatvfs(at).map_or((0, 0), |v| (v.f_bavail.saturating_mul(v.f_frsize), v.f_favail))
 }
 
-/// Memory that is in no process's resident size: page tables, what was swapped out, and shared anonymous memory that
-/// is mapped but not resident. Its pages can be filled and then unmapped from sight, so the mapping's size is charged, once
+/// Memory that is in no process's resident size: page tables, swapped-out memory, and shared anonymous memory that
+/// is mapped but not resident. Its pages can be filled and then unmapped, so the mapping's size is charged, once
 /// for each object.
 fn hidden_bytes(processes: &[Process]) -> u64 {
     let mut objects = BTreeMap::<u64, u64>::new();
     let (mut resident, mut beside) = (0u64, 0u64);
     for process in processes {
         let Ok(maps) = File::open(format!("/proc/{}/maps", process.thread)) else { continue };
-        // A name in it may be no text, and there may be more of them than should be held at once.
+        // A name in it may not be text, and there may be more of them than should be held at once.
         for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
             if let Some((inode, size)) = shared_mapping(&String::from_utf8_lossy(&line)) {
                 let largest = objects.entry(inode).or_default();
@@ -184,7 +184,7 @@ fn hidden_bytes(processes: &[Process]) -> u64 {
     shared.saturating_sub(resident).saturating_add(beside)
 }
 
-/// What the sockets and pipes of the tree may hold in their buffers, which the kernel counts for nobody.
+/// What the sockets and pipes of the tree may hold in their buffers, which the kernel charges to no process.
 fn buffer_bytes(processes: &[Process]) -> u64 {
     let (mut sockets, mut pipes) = (BTreeSet::new(), BTreeSet::new());
     for process in processes {
@@ -224,7 +224,7 @@ fn shared_mapping(line: &str) -> Option<(u64, u64)> {
     Some((inode.parse().ok()?, address(high)?.saturating_sub(address(low)?)))
 }
 
-/// What files take that are in no directory any more and that a process holds open, each once.
+/// The size of files that are in no directory any more and that a process holds open, each once.
 fn deleted_bytes(processes: &[Process], stores: &[Store]) -> u64 {
     let devices: BTreeSet<u64> =
         stores.iter().filter_map(|store| Some(rustix::fs::fstat(&store.upper).ok()?.st_dev)).collect();
@@ -243,7 +243,7 @@ fn deleted_bytes(processes: &[Process], stores: &[Store]) -> u64 {
     files.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes))
 }
 
-/// Whether a process has a file that is in no directory and no table of descriptors: it is only mapped, or on its way through a
+/// Whether a process has a file that is in no directory and no descriptor table: it is only mapped, or in flight through a
 /// socket. Its size cannot be read, so the file system's free space decides.
 fn has_unmeasured_files(processes: &[Process]) -> bool {
     let is_deleted_file = |line: &[u8]| {
@@ -271,7 +271,7 @@ fn contains(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
 }
 
-/// What a tree takes on disk; stops once it is past `enough`. None when it is nested too deep to be measured.
+/// What a tree takes on disk; stops once it is past `enough`. None if it is nested too deep to be measured.
 fn tree_bytes(directory: &OwnedFd, depth: usize, enough: u64) -> Option<u64> {
     if depth > MAX_DEPTH {
         return None;

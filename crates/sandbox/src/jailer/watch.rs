@@ -1,6 +1,6 @@
-//! The watch over the tree, from pid 1 inside, where `/proc` shows the tree and nothing else. Owns the sums
-//! of memory, processes and CPU time, and says when a limit is passed; refuses to guess: what looks
-//! too large on the cheap figure is measured on the exact one before the run is ended.
+//! The watchdog over the tree, from pid 1 inside, where `/proc` shows the tree and nothing else. Owns the sums
+//! of memory, processes and CPU time, and says when a limit is exceeded; refuses to guess: memory that looks
+//! too large by the cheap figure is measured exactly before the run is ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -17,9 +17,9 @@ use crate::sys;
 use crate::wire::{Failure, SetupStep};
 
 const INTERVAL: Duration = Duration::from_millis(20);
-/// After a look, this many times what it took, so that watching is a small part of the work.
+/// After a check, the pause is this many times its duration, so that watching is a small part of the work.
 const DUTY: u32 = 10;
-/// But no longer than this, or a tree that takes long to look at would be left alone.
+/// But no longer than this, or a tree that takes long to check would be left alone.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) enum WatchVerdict {
@@ -42,7 +42,7 @@ pub(super) struct Watch {
     ticks: u64,
 }
 
-/// CPU time by each process's own account, also of those that are gone. Children that nobody waits for are in no other
+/// CPU time by each process's own account, including ended ones. Children that no one waits for are in no other
 /// account; waited-for ones are, so the larger of the two counts.
 #[derive(Default)]
 struct OwnCpu {
@@ -65,10 +65,10 @@ impl OwnCpu {
     }
 }
 
-/// What `/proc/PID/stat` says of one process.
+/// What `/proc/PID/stat` says about one process.
 pub(super) struct Process {
     pid: u32,
-    /// A thread that lives: once the first one has ended, `/proc/PID` shows no memory and no file.
+    /// A live thread: once the first one has ended, `/proc/PID` shows no memory and no file.
     pub(super) thread: u32,
     is_dead: bool,
     parent: u32,
@@ -134,7 +134,7 @@ impl Watch {
         }
     }
 
-    /// The cut behind the way a command ended, if the kernel ended it for us.
+    /// The cut that explains how a command ended, if the kernel killed it for us.
     pub(super) fn cut_of(&self, exit: Exit) -> Option<Cut> {
         let (waited_us, _) = sys::children_usage();
         let out_of_cpu = waited_us / 1000 >= self.limits.cpu_ms;
@@ -145,7 +145,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the whole tree once.
+    /// Checks the whole tree once.
     pub(super) fn look(&mut self) -> WatchVerdict {
         let start = Instant::now();
         let verdict = self.look_now();
@@ -189,10 +189,10 @@ fn used_bytes(at: &OwnedFd) -> u64 {
     fstatvfs(at).map_or(0, |v| v.f_blocks.saturating_sub(v.f_bfree).saturating_mul(v.f_frsize))
 }
 
-/// Which processes are the tree.
+/// Which processes belong to the tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Members {
-    /// All that `/proc` shows but ourselves, pid 1.
+    /// All that `/proc` shows except ourselves, pid 1.
     Namespace,
     /// Our descendants; those that lost their parent are our children.
     Descendants,
@@ -257,7 +257,7 @@ fn process(pid: u32) -> Option<Process> {
 
 fn thread(id: u32) -> Option<Process> {
     let stat = std::fs::read(format!("/proc/{id}/stat")).ok()?;
-    // The name may hold anything, a closing parenthesis too; the fields follow the last one.
+    // The name may contain anything, including a closing parenthesis; the fields follow the last one.
     let end = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(end.checked_add(2)?..)?).ok()?;
     let fields: Vec<&str> = rest.split(' ').collect();
@@ -279,8 +279,8 @@ fn thread(id: u32) -> Option<Process> {
     })
 }
 
-/// The memory of the tree, `beside` included: summed as resident size, where pages that processes share count for each of
-/// them, and if that passes the limit measured exactly, largest first, until it is clear on which side it is.
+/// The memory of the tree, `beside` included: summed as resident size, in which shared pages count for each
+/// process, and if that exceeds the limit measured exactly, largest first, until it is clear on which side it is.
 fn memory_bytes(processes: &[Process], beside: u64, limit_bytes: u64) -> u64 {
     let mut sizes: Vec<&Process> = processes.iter().collect();
     sizes.sort_by_key(|process| std::cmp::Reverse(process.resident_bytes));
@@ -298,7 +298,7 @@ fn memory_bytes(processes: &[Process], beside: u64, limit_bytes: u64) -> u64 {
 }
 
 /// The anonymous and shared memory of a process, shared pages counted by their share; its resident size
-/// if the kernel does not say. One that has ended since it was listed has none.
+/// if the kernel does not report it. A process that has ended since it was listed has none.
 fn exact_bytes(listed: &Process) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.thread));
     let Some(process) = process(listed.pid) else { return 0 };
@@ -309,7 +309,7 @@ fn exact_bytes(listed: &Process) -> u64 {
     }
 }
 
-/// A figure of a file of `/proc` that has one on each line.
+/// A figure from a file of `/proc` that has one on each line.
 pub(super) fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse().ok()

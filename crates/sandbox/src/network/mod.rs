@@ -1,5 +1,5 @@
 //! The hosts a command may reach, and the record of what it reached. Owns parsing, the verdict on a target
-//! and the log; the proxy that carries it out is in `proxy`. Refuses anything that was not named.
+//! and the log; the proxy that carries it out is in `proxy`. Refuses every target that was not granted.
 
 mod proxy;
 mod request;
@@ -84,11 +84,11 @@ impl FromStr for Host {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxiedConnection {
-    /// What the command asked for.
+    /// The target that the command requested.
     pub target: String,
-    /// Where it led.
+    /// The address to which it led.
     pub address: Option<SocketAddr>,
-    /// What became of it.
+    /// Its outcome.
     pub verdict: ConnectionVerdict,
     /// Bytes sent by the command.
     pub sent_bytes: u64,
@@ -96,7 +96,7 @@ pub struct ProxiedConnection {
     pub received_bytes: u64,
 }
 
-/// What became of a connection.
+/// The outcome of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionVerdict {
@@ -116,7 +116,7 @@ pub enum ConnectionVerdict {
     TooMany,
 }
 
-/// What may be reached.
+/// The targets that may be reached.
 #[derive(Debug, Clone)]
 pub(crate) struct GrantedHosts {
     pub(crate) hosts: Vec<Host>,
@@ -140,7 +140,7 @@ impl GrantedHosts {
 }
 
 /// Whether an address is in a range for private networks. Loopback and link-local addresses are not, nor those at which clouds
-/// hand out a machine's credentials.
+/// serve a machine's credentials.
 fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => {

@@ -1,4 +1,4 @@
-//! The way out: an HTTP proxy whose socket is inside and whose feet are outside. Owns the connections it
+//! The way out: an HTTP proxy whose socket is inside and whose connections start outside. Owns the connections it
 //! carries and their record; refuses every target that was not granted, resolves names itself, and lets a granted name
 //! lead to a private address only if that was granted too.
 
@@ -44,7 +44,7 @@ struct ProxyState {
     left_off: u64,
     stopped: bool,
     next: u64,
-    /// Both ends of what is open, to be shut when the run ends.
+    /// Both ends of the open connections, to be shut when the run ends.
     open: BTreeMap<u64, Vec<TcpStream>>,
 }
 
@@ -53,7 +53,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a connection down; gives its place in the log.
+    /// Records a connection; returns its place in the log.
     fn record(&self, target: &str, address: Option<SocketAddr>, verdict: ConnectionVerdict) -> Option<usize> {
         let mut state = self.state();
         if state.log.len() >= MAX_LOG {
@@ -80,7 +80,7 @@ impl Proxy {
         Ok(Self { shared, stop, acceptor: Some(acceptor) })
     }
 
-    /// Ends every connection and gives the record, and how many entries it had no room for.
+    /// Ends every connection and returns the record, and how many entries did not fit.
     pub(crate) fn finish(mut self) -> (Vec<ProxiedConnection>, u64) {
         self.halt();
         self.settle();
@@ -100,7 +100,7 @@ impl Proxy {
         }
     }
 
-    /// Gives the threads of the connections just shut the time to write down their last counts.
+    /// Gives the threads of the connections just shut time to record their last counts.
     fn settle(&self) {
         let start = Instant::now();
         while !self.shared.state().open.is_empty() && start.elapsed() < SETTLE_TIMEOUT {
@@ -129,7 +129,7 @@ fn accept_until(listener: &TcpListener, stop: &OwnedFd, shared: &Arc<Shared>) {
             return;
         }
         let Ok((client, _)) = listener.accept() else {
-            // Out of descriptors, most likely; one that was closed is looked for later.
+            // Probably out of descriptors; a free one is tried later.
             std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
@@ -205,7 +205,7 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
         return;
     }
     let _ = client.set_read_timeout(None);
-    // Before anything from outside, which may speak first.
+    // Before anything from outside, which may send first.
     let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
     if request.plain.is_none() && (&client).write_all(established).is_err() {
         return;
@@ -219,7 +219,7 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
     }
 }
 
-/// Puts the outer end where the end of the run finds it; false when the run has ended already.
+/// Puts the outer end where the end of the run finds it; false if the run has already ended.
 fn keep_open(shared: &Shared, id: u64, upstream: &TcpStream) -> bool {
     let Ok(copy) = upstream.try_clone() else { return false };
     let mut state = shared.state();
@@ -229,7 +229,7 @@ fn keep_open(shared: &Shared, id: u64, upstream: &TcpStream) -> bool {
     !state.stopped
 }
 
-/// What becomes of a connection to each of these hosts if all of them are granted. Nothing is sent.
+/// The outcome of a connection to each of these hosts if all of them are granted. Nothing is sent.
 pub fn try_hosts(hosts: &[Host], may_be_private: bool) -> Vec<(Host, ConnectionVerdict)> {
     let granted = GrantedHosts { hosts: hosts.to_vec(), may_be_private };
     let attempt = |host: &Host| match connect(&granted, host) {
@@ -266,7 +266,7 @@ fn connect(granted: &GrantedHosts, target: &Host) -> Result<(TcpStream, SocketAd
     Err(ConnectionVerdict::Unreachable)
 }
 
-/// Carries both directions until both have ended; gives the bytes sent and received.
+/// Carries both directions until both have ended; returns the bytes sent and received.
 fn relay(client: &TcpStream, upstream: &TcpStream, request: &ProxyRequest) -> (u64, u64) {
     let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -283,8 +283,8 @@ fn relay(client: &TcpStream, upstream: &TcpStream, request: &ProxyRequest) -> (u
     (sent.into_inner(), received.into_inner())
 }
 
-/// Sends what the client sends: all of it through a tunnel, and of a plain connection one request, so that no second one
-/// goes where only the first was asked about.
+/// Forwards the client's bytes: all of them through a tunnel, and of a plain connection one request, so that no second one
+/// goes where only the first was checked.
 fn send(client: &TcpStream, mut upstream: Counted<'_>, request: &ProxyRequest) -> io::Result<()> {
     let mut from = BufReader::with_capacity(BUFFER_BYTES, request.rest.chain(client));
     let Some(Plain { head, body }) = &request.plain else {
@@ -292,13 +292,13 @@ fn send(client: &TcpStream, mut upstream: Counted<'_>, request: &ProxyRequest) -
     };
     upstream.write_all(head.as_bytes())?;
     body.pass(&mut from, &mut upstream)?;
-    // The client's end, or a second request: either way the server has all that it gets, and closes when it has answered.
+    // The client's end, or a second request: either way the server has received everything, and closes when it has answered.
     from.fill_buf()?;
     upstream.to.shutdown(Shutdown::Write)?;
     io::copy(&mut from, &mut io::sink()).map(|_| ())
 }
 
-/// An end that counts what it is sent.
+/// An end that counts the bytes sent to it.
 struct Counted<'a> {
     to: &'a TcpStream,
     count: &'a AtomicU64,

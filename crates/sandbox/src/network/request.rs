@@ -1,5 +1,5 @@
-//! What the proxy is asked: a tunnel to a host, or one plain request for it. Owns reading a request's head and passing
-//! its body on. A plain request is sent on in origin form, under the name of the host that was granted and no other, and
+//! Requests to the proxy: a tunnel to a host, or one plain request for it. Owns reading a request's head and forwarding
+//! its body. A plain request is forwarded in origin form, under the name of the granted host and no other, and
 //! it is the only one of its connection. Refuses a head that two readers could read in two ways.
 
 use std::io::{self, BufRead, Read, Write};
@@ -10,11 +10,11 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The longest line in the framing of a body that comes in chunks.
 const MAX_LINE_BYTES: u64 = 4 << 10;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ProxyRequest {
     pub(super) target: Host,
-    /// For a plain `http://` request: what is sent on; a tunnel otherwise.
+    /// For a plain `http://` request: the head to forward; `None` for a tunnel.
     pub(super) plain: Option<Plain>,
     /// What the client sent after the head.
     pub(super) rest: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) enum Body {
     Chunks,
 }
 
-/// Reads up to the empty line that ends a request's head; what came after it stays at the end.
+/// Reads up to the empty line that ends a request's head; later bytes stay at the end.
 pub(super) fn read_head(mut client: impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut chunk = [0u8; 2048];
@@ -55,7 +55,7 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at.saturating_add(4))
 }
 
-/// Reads a request; `None` if the proxy does not take it.
+/// Reads a request; `None` if the proxy does not accept it.
 pub(super) fn parse(bytes: &[u8]) -> Option<ProxyRequest> {
     let end = head_end(bytes)?;
     let head = std::str::from_utf8(bytes.get(..end)?).ok()?;
@@ -63,7 +63,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<ProxyRequest> {
     let (line, headers) = head.split_once("\r\n")?;
     let mut words = line.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-    // Some readers take a bare line feed for the end of a line.
+    // Some readers treat a bare line feed as the end of a line.
     let is_plain = head.split("\r\n").all(|line| !line.contains(|c: char| c.is_control() && c != '\t'));
     if !is_plain || words.next().is_some() || !matches!(version, "HTTP/1.0" | "HTTP/1.1") {
         return None;
@@ -81,7 +81,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<ProxyRequest> {
     Some(ProxyRequest { target, plain: Some(Plain { head, body }), rest })
 }
 
-/// The headers that are sent on, and how they frame the body.
+/// The headers that are forwarded, and how they frame the body.
 fn kept_headers(headers: &str) -> Option<(String, Body)> {
     let mut kept = String::new();
     let (mut length, mut is_chunked) = (None, false);
@@ -118,7 +118,7 @@ fn kept_headers(headers: &str) -> Option<(String, Body)> {
 }
 
 impl Body {
-    /// Passes the body on, to its end and not further.
+    /// Forwards the body, to its end and not further.
     pub(super) fn pass(&self, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
         match self {
             Body::Length(length) => pass_bytes(from, to, *length),
@@ -138,7 +138,7 @@ fn pass_chunks(from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
             return Err(io::ErrorKind::InvalidData.into());
         }
     }
-    // What follows the last chunk ends with an empty line.
+    // The trailer after the last chunk ends with an empty line.
     while !pass_line(from, to)?.is_empty() {}
     Ok(())
 }
@@ -153,7 +153,7 @@ fn pass_bytes(from: &mut impl BufRead, to: &mut impl Write, count: u64) -> io::R
     if passed < count { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
-/// Passes a line on and gives it without its end.
+/// Forwards a line and returns it without its end.
 fn pass_line(from: &mut impl BufRead, to: &mut impl Write) -> io::Result<String> {
     let mut line = Vec::new();
     from.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;

@@ -1,5 +1,5 @@
 //! Where this machine keeps a tool: the `PATH`, and the folders that version managers install into. Owns the fixed list of
-//! those folders; a version that a workspace's file asks for is a name among the installed ones, never a path.
+//! those folders; a version that a workspace's file requests is a name among the installed ones, never a path.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store
 /// Folders that are on the `PATH` of every sandbox.
 const SYSTEM_PATH: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 const MAX_SETTINGS_BYTES: usize = 64 << 10;
-/// What a manager calls the version that it did not install.
+/// The manager's name for the version that it did not install.
 const SYSTEM_VERSION: &str = "system";
 /// The longest name of a version.
 const MAX_VERSION_BYTES: usize = 64;
@@ -21,13 +21,13 @@ const MAX_VERSIONS: usize = 1_000;
 
 /// A program that installs several versions of a tool side by side.
 pub(super) struct Manager {
-    /// The variable that moves its folder.
+    /// The variable that sets its folder.
     pub(super) variable: &'static str,
-    /// Its folder beneath the home.
+    /// Its folder below the home.
     pub(super) folder: &'static str,
-    /// Where its own stand-ins lie, which only pick a version.
+    /// The folder of its shims, which only choose a version.
     pub(super) shims: &'static str,
-    /// Where the versions lie, each with a `bin`.
+    /// The folder of the versions, each with a `bin`.
     pub(super) versions: &'static str,
     /// The file that names the version used by default.
     pub(super) default: Option<&'static str>,
@@ -75,8 +75,8 @@ impl Machine {
         self.on_path(program).or_else(further).ok_or_else(|| missing(program))
     }
 
-    /// The program in the version that a manager would pick: the one that was asked for, else the manager's default, else
-    /// the newest. The manager whose stand-in is on the `PATH` comes first.
+    /// The program in the version that a manager would choose: the requested one, else the manager's default, else
+    /// the newest. The manager whose shim is on the `PATH` comes first.
     pub(super) fn managed(
         &self,
         program: &str,
@@ -103,14 +103,14 @@ impl Machine {
         })
     }
 
-    /// Whether a program is a manager's stand-in.
+    /// Whether a program is a manager's shim.
     pub(super) fn is_shim(&self, program: &Path, managers: &[Manager]) -> bool {
         managers.iter().filter(|manager| !manager.shims.is_empty()).any(|manager| {
             program.starts_with(self.folder(manager.variable, manager.folder).join(manager.shims))
         })
     }
 
-    /// Gives a filtered copy of a file of settings, if anything of it passes.
+    /// Gives a filtered copy of a file of settings, if any of them pass.
     pub(super) fn seed(&self, grants: &mut Grants, from: &Path, inside: &str, filter: fn(&str) -> String) {
         let Ok(seed) = Seed::from_file(from, Path::new(HOME).join(inside)) else { return };
         let passed = filter(&String::from_utf8_lossy(&seed.content));
@@ -148,7 +148,7 @@ impl Machine {
         grants.merge(Grants { read: wanted.collect(), path: vec![programs], ..Grants::default() });
     }
 
-    /// Grants one program, and nothing that lies beside it.
+    /// Grants one program, and nothing next to it.
     pub(super) fn add_file(&self, grants: &mut Grants, program: &Path) {
         if let Some(folder) = program.parent() {
             let read = if is_of_system(program) { Vec::new() } else { vec![GrantedPath::same(program)] };
@@ -156,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// Shows a cache of the user's as a copy that can be written, at the path that the tool looks at inside.
+    /// Shows a cache of the user's as a writable copy, at the path where the tool looks inside.
     pub(super) fn add_cache(&self, grants: &mut Grants, from: &Path, inside: &str) {
         if from.is_dir() {
             grants
@@ -165,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// Whether it is the home, around it, or what tools share with everything else in the home.
+    /// Whether it is the home, a parent of it, or a folder that tools share with everything else in the home.
     fn holds_more_than_tools(&self, prefix: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let (home, prefix) = (real(&self.home), real(prefix));
@@ -214,7 +214,7 @@ fn version_name(text: &str) -> Option<&str> {
     (is_version && text.bytes().all(is_name)).then_some(text)
 }
 
-/// The program of the version of this name or that starts with it; of the newest, if no name is given.
+/// The program of the version of this name or with this prefix; of the newest, if no name is given.
 fn installed(versions: &Path, name: Option<&str>, program: &str) -> Option<PathBuf> {
     let has = |folder: &PathBuf| is_program(&folder.join("bin").join(program));
     let bare = |name: &str| {

@@ -1,6 +1,6 @@
-//! Grants by the name of a tool, so that nobody has to know its paths. Owns where python, node, rust, go and git
-//! keep what they need; refuses to grant what holds credentials (cargo's `credentials.toml`, git's stored
-//! passwords), or a home because a tool lies in it. Settings that may hold some are given as a filtered copy.
+//! Grants by the name of a tool, so that no one has to know its paths. Owns where python, node, rust, go and git
+//! keep what they need; refuses to grant files with credentials (cargo's `credentials.toml`, git's stored
+//! passwords), or a home because a tool is in it. Settings that may contain some are given as a filtered copy.
 
 mod go;
 mod machine;
@@ -29,7 +29,7 @@ pub enum Preset {
     Go,
     /// The rustup toolchains read-only, cargo's registry and git caches copy-on-write.
     Rust,
-    /// Of the user's git configuration who they are and how lines end, without credentials, programs and includes.
+    /// Identity and line ends from the user's git configuration, without credentials, programs and includes.
     Git,
 }
 
@@ -43,10 +43,10 @@ impl Preset {
         ("git", Self::Git),
     ];
 
-    /// What the tool needs on this machine.
+    /// The tool's grants on this machine.
     ///
     /// # Errors
-    /// When the tool is not installed.
+    /// If the tool is not installed.
     pub fn grants(self) -> Result<Grants, SandboxError> {
         let machine = Machine::here();
         match self {
@@ -69,8 +69,8 @@ impl Preset {
         }
     }
 
-    /// Variables that keep the tool from trying a network that is not there: it takes what its caches have, however old
-    /// that is, and says so if that is not enough.
+    /// Variables that keep the tool from trying a network that does not exist: it uses its caches, however old
+    /// they are, and says so if that is not enough.
     pub fn offline_variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Python => &[("UV_OFFLINE", "1")],

@@ -59,7 +59,7 @@ impl Machine {
         let program = on_path.or_else(managed).ok_or_else(|| missing("node"))?;
         let mut grants = Grants::default();
         self.add_program(&mut grants, &program);
-        // Beside it lie logs of what npm did, with what it was called with.
+        // Next to it are npm's logs, with its command lines.
         let cache = self.folder("npm_config_cache", ".npm").join("_cacache");
         self.add_cache(&mut grants, &cache, ".npm/_cacache");
         let corepack = self.folder("COREPACK_HOME", ".cache/node/corepack");

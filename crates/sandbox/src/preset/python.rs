@@ -1,5 +1,5 @@
-//! Python: the interpreter, the virtual environment in a workspace, uv. Owns the folders that an interpreter of a virtual
-//! environment may lie in; an environment that leads elsewhere gets nothing there.
+//! Python: the interpreter, the virtual environment in a workspace, uv. Owns the folders in which an interpreter of a virtual
+//! environment may be; an environment that leads elsewhere gets no grant there.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -31,9 +31,9 @@ const MANAGERS: &[Manager] = &[
     },
 ];
 
-/// Where interpreters lie beneath the home beside those of the managers.
+/// Folders of interpreters below the home, in addition to those of the managers.
 const CONDA: &[&str] = &["miniconda3", "anaconda3", "miniforge3", "mambaforge"];
-/// Where the tools of a hosted runner lie.
+/// The folder of a hosted runner's tools.
 const HOSTED: &str = "/opt/hostedtoolcache";
 const ENVIRONMENTS: &[&str] = &[".venv", "venv", "env"];
 const MAX_LINKS: usize = 16;
@@ -45,7 +45,7 @@ impl Machine {
         Ok(grants)
     }
 
-    /// What a folder with a Python project needs: its virtual environment if it has one, and uv if it is installed.
+    /// The grants of a folder with a Python project: its virtual environment if it has one, and uv if it is installed.
     pub(super) fn python_of(&self, folder: &Path) -> Result<Grants, SandboxError> {
         let mut grants = Grants::default();
         let environment = ENVIRONMENTS.iter().map(|name| folder.join(name)).find(|path| is_environment(path));
@@ -156,7 +156,7 @@ fn is_environment(folder: &Path) -> bool {
     is_folder && folder.join("pyvenv.cfg").is_file()
 }
 
-/// Every path that a link leads over, up to the file it stands for, with folders as the links name them and as they are.
+/// Every path that a link leads through, up to its target, with folders as the links name them and with their real paths.
 fn links(path: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut here = path.to_owned();

@@ -1,5 +1,5 @@
-//! Toolchains that a workspace's files ask for: found, not configured. Owns which files ask for which tool, and how far a
-//! workspace is searched. What a toolchain grants lies beneath a fixed list of folders per tool; no file of the workspace
+//! Toolchains that a workspace's files ask for: detected, not configured. Owns which files ask for which tool, and how deep a
+//! workspace is searched. The grants of a toolchain are below a fixed list of folders per tool; no file of the workspace
 //! can name a path, and no file with credentials is among them.
 
 use std::collections::BTreeMap;
@@ -27,9 +27,9 @@ const MARKERS: &[(&str, Preset)] = &[
     (".venv", Preset::Python),
     ("venv", Preset::Python),
 ];
-/// Folders that hold other people's projects.
+/// Folders that contain other people's projects.
 const SKIPPED: &[&str] = &["node_modules", "target", "vendor", "dist", "build", "third_party"];
-/// Projects are looked for in the workspace's folder, and in this many folders of it.
+/// Projects are searched for in the workspace's folder, and in this many folders of it.
 const MAX_FOLDERS: usize = 256;
 
 /// A toolchain that a workspace asks for.
@@ -39,7 +39,7 @@ pub struct Toolchain {
     pub preset: Preset,
     /// The file that asks for it, relative to the workspace.
     pub marker: PathBuf,
-    /// What it needs on this machine, or why that cannot be given.
+    /// Its grants on this machine, or why they are not possible.
     pub grants: Result<Grants, SandboxError>,
 }
 

@@ -1,9 +1,9 @@
 //! The search itself: a stream goes byte by byte through every form, at every level of escapes, with bounded state. Owns what is one form
-//! (which bytes do not count in it) and how a find leads back to the source.
+//! (which bytes do not count in it) and how a match maps back to the source.
 //!
-//! Level 0 is the stream, level 1 the same with escapes undone, level 2 undone twice. Besides, each family of escapes is undone on its
-//! own, for a secret that itself looks escaped in another one. A level above 0 sleeps while nothing was escaped: what it would see
-//! is what the level below sees, so it wakes up with its state.
+//! Level 0 is the stream, level 1 the same with escapes decoded, level 2 decoded twice. In addition, each family of escapes is decoded on its
+//! own, for a secret that itself looks escaped in another one. A level above 0 sleeps while nothing was escaped: its input would be
+//! the same as that of the level below, so it wakes up with its state.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use aho_corasick::automaton::StateID;
 use super::escapes::{Decoder, Family, Item};
 use super::forms::{Automaton, Forms, is_dropped};
 
-/// How many bytes that do not count may stand between two that do, as it is.
+/// How many bytes that do not count may be between two that do, in the plain form.
 const MAX_DROPPED: usize = 8;
-/// How many separators may stand between two digits of base64, hexadecimal or decimal numbers.
+/// How many separators may be between two digits of base64, hexadecimal or decimal numbers.
 const MAX_SEPARATORS: usize = 64;
 
-/// The finds so far, as places of the source.
+/// The matches so far, as ranges of the source.
 type FoundRanges = Vec<(u64, u64)>;
 
-/// One automaton on its way through one stream.
+/// One automaton reading one stream.
 #[derive(Clone, Debug)]
 struct Track {
     state: StateID,
-    /// Where the bytes that the state stands for, and perhaps some before them, begin in the source.
+    /// Where the bytes of the current state, and perhaps some before them, begin in the source.
     origins: VecDeque<u64>,
 }
 
@@ -57,21 +57,21 @@ impl Track {
             let first = self.origins.len().saturating_sub(length);
             found.push((self.origins.get(first).copied().unwrap_or(item.start), item.end));
         }
-        // Looked up now and then, so that it costs nothing by the byte.
+        // Checked from time to time, so that it costs nothing per byte.
         if self.origins.len().is_multiple_of(64) {
             let needed = automaton.depth(self.state);
             self.origins.drain(..self.origins.len().saturating_sub(needed));
         }
     }
 
-    /// Where the beginning of a pattern that may still be completed lies in the source.
+    /// Where the beginning of a pattern that may still be completed is in the source.
     fn begun_at(&self, automaton: &Automaton) -> Option<u64> {
         let depth = automaton.depth(self.state);
         self.origins.get(self.origins.len().checked_sub(depth.max(1))?).copied().filter(|_| depth > 0)
     }
 }
 
-/// A secret as it is.
+/// A secret in plain form.
 #[derive(Clone, Debug)]
 struct Plain {
     track: Track,
@@ -123,7 +123,7 @@ impl Base64 {
 struct Hexadecimal {
     track: Track,
     separators: usize,
-    /// A zero that may be that of `0x`.
+    /// A zero that may belong to `0x`.
     zero: Option<Item>,
     is_after_backslash: bool,
 }
@@ -167,7 +167,7 @@ impl Hexadecimal {
     }
 }
 
-/// What may stand between two numbers of a list of bytes, in a dump or in source code.
+/// What may be between two numbers of a list of bytes, in a dump or in source code.
 fn is_separator(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b":-,._;\\\"'%".contains(&byte)
 }
@@ -177,7 +177,7 @@ fn is_separator(byte: u8) -> bool {
 struct Decimal {
     track: Track,
     separators: usize,
-    /// A number that is not complete: its value, and where it began and ends so far.
+    /// An incomplete number: its value, and where it began and ends so far.
     number: Option<(u32, u64, u64)>,
 }
 
@@ -271,7 +271,7 @@ impl Level {
     }
 }
 
-/// A level whose stream is that of another one with escapes undone.
+/// A level whose stream is that of another one with escapes decoded.
 #[derive(Clone, Debug)]
 struct Unescaped {
     decoder: Decoder,
@@ -377,7 +377,7 @@ impl Engine {
         self.level.finish(&self.forms, found);
     }
 
-    /// Up to where nothing can become part of a find any more.
+    /// The position before which nothing can become part of a match any more.
     pub(super) fn settled(&self) -> u64 {
         let unescaped = self.unescaped.iter().filter_map(|unescaped| unescaped.begun_at(&self.forms));
         unescaped.chain(self.level.begun_at(&self.forms)).min().unwrap_or(self.position)

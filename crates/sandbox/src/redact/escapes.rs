@@ -1,7 +1,7 @@
-//! Undoing escapes in a stream, one character at a time with bounded state: percent-encoding, the backslash escapes of JSON, C and
-//! shells, HTML entities; and, on their own, those of quoted-printable. What is not an escape passes through as it is.
+//! Decoding escapes in a stream, one character at a time with bounded state: percent-encoding, the backslash escapes of JSON, C and
+//! shells, HTML entities; and, on their own, those of quoted-printable. Anything that is not an escape passes through unchanged.
 
-/// One byte of a stream, and which bytes of the source it came from: from `start` up to, not including, `end`.
+/// One byte of a stream, and its range in the source: from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) byte: u8,
@@ -9,7 +9,7 @@ pub(super) struct Item {
     pub(super) end: u64,
 }
 
-/// A family of escapes that are undone together.
+/// A family of escapes that are decoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// The next three together.
@@ -46,7 +46,7 @@ impl Family {
     }
 }
 
-/// What the start of a text is.
+/// The kind of a text's start.
 enum Parsed {
     /// Perhaps an escape; more is needed to tell.
     More,
@@ -56,14 +56,14 @@ enum Parsed {
     Escape { rest_bytes: usize, is: Unescaped },
 }
 
-/// What an escape stands for.
+/// The meaning of an escape.
 enum Unescaped {
     Nothing,
     Byte(u8),
     Character(char),
 }
 
-/// What may be an escape that is not complete yet.
+/// A possible escape that is not complete yet.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
     family: Family,
@@ -83,12 +83,12 @@ impl Decoder {
         self.pending.is_empty()
     }
 
-    /// Where what is not complete begins in the source.
+    /// The start of the incomplete part in the source.
     pub(super) fn begun_at(&self) -> Option<u64> {
         self.pending.first().map(|item| item.start)
     }
 
-    /// Takes one more byte, and gives what is settled by it.
+    /// Takes one more byte, and returns the bytes that it settles.
     pub(super) fn push(&mut self, item: Item, emit: &mut dyn FnMut(Item)) {
         if self.pending.is_empty() && !self.family.starts_with(item.byte) {
             emit(item);
@@ -98,7 +98,7 @@ impl Decoder {
         self.settle(false, emit);
     }
 
-    /// Gives the rest.
+    /// Returns the rest.
     pub(super) fn finish(&mut self, emit: &mut dyn FnMut(Item)) {
         self.settle(true, emit);
     }
@@ -268,7 +268,7 @@ fn until(digits: &[u8], end: u8, radix: u32, most: usize, before: usize) -> Pars
     }
 }
 
-/// A text with the escapes of a family undone once.
+/// A text with the escapes of a family decoded once.
 pub(super) fn undone(family: Family, text: &[u8]) -> Vec<u8> {
     let mut decoder = Decoder::new(family);
     let mut out = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! What a set of secrets looks like in each form it is searched for in: as it is, in base64, in hexadecimal. One automaton a form; the
+//! The patterns of a set of secrets in each form that is searched for: plain, base64, hexadecimal. One automaton per form; the
 //! streams that they read are brought to that form first, without line ends, separators and differences of alphabet.
 
 use std::collections::{BTreeSet, HashMap};
@@ -19,7 +19,7 @@ const MIN_NAMED_BYTES: usize = 12;
 /// The shortest password in a URL that counts.
 const MIN_PASSWORD_BYTES: usize = 8;
 
-/// Up to how many bytes of patterns all transitions are tabulated, a kilobyte or less for each.
+/// Up to how many bytes of patterns all transitions are stored in a table, a kilobyte or less for each.
 const MAX_TABLE_BYTES: usize = 8 << 10;
 
 /// A set of patterns, searched for byte by byte.
@@ -29,7 +29,7 @@ pub(super) struct Automaton {
     start: StateID,
     /// Which bytes a pattern begins with.
     firsts: [bool; 256],
-    /// How long a beginning of a pattern, which is not all of it, each state stands for.
+    /// The length of the pattern prefix, not the whole pattern, that each state represents.
     depths: HashMap<StateID, usize>,
 }
 
@@ -48,7 +48,7 @@ enum Table {
 }
 
 impl Automaton {
-    /// None where there is no pattern, or more than an automaton can number.
+    /// None if there is no pattern, or more than an automaton can number.
     fn new(patterns: &BTreeSet<Vec<u8>>, case: Case) -> Option<Self> {
         if patterns.is_empty() {
             return None;
@@ -92,7 +92,7 @@ impl Automaton {
             }
             ends.push((state, pattern));
         }
-        // Where a pattern ends that no other one goes on from, what counts is the beginning of one at its end.
+        // If a pattern ends that is not a prefix of another one, the relevant state is the prefix of a pattern at its end.
         for (end, pattern) in ends {
             let mut from = 1;
             while !all.depths.contains_key(&end) && from < pattern.len() {
@@ -126,7 +126,7 @@ impl Automaton {
         self.firsts.get(usize::from(byte)).copied().unwrap_or(false)
     }
 
-    /// How many of the last bytes may be the beginning of a pattern.
+    /// How many of the last bytes may be a prefix of a pattern.
     pub(super) fn depth(&self, state: StateID) -> usize {
         if state == self.start { 0 } else { self.depths.get(&state).copied().unwrap_or(0) }
     }
@@ -156,7 +156,7 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// None where there is no secret that is long enough.
+    /// None if no secret is long enough.
     pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Option<Self> {
         let (mut plain, mut base64, mut hexadecimal) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for secret in secrets {
@@ -206,14 +206,14 @@ impl Forms {
     }
 }
 
-/// Whether a byte does not count where a secret is looked for as it is: line ends, and the zeros of UTF-16.
+/// Whether a byte does not count in the plain form: line ends, and the zeros of UTF-16.
 pub(super) fn is_dropped(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | 0)
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The base64 digits that depend on the secret alone when it starts `offset` bytes into a group.
+/// The base64 digits that depend only on the secret if it starts `offset` bytes into a group.
 pub(super) fn base64_core(secret: &[u8], offset: usize) -> Vec<u8> {
     let first = (offset * 8).div_ceil(6);
     let end = (offset.saturating_add(secret.len())).saturating_mul(8) / 6;
@@ -228,8 +228,8 @@ pub(super) fn base64_core(secret: &[u8], offset: usize) -> Vec<u8> {
     (first..end).map(digit).collect()
 }
 
-/// The values that a file of secrets holds: all of it without the white space around it, and each word that looks like a token. A word
-/// is what stands between white space, quotes, brackets and `= , ; :`; it looks like a token if it has at least twenty letters, digits
+/// The values in a file of secrets: all of it without surrounding white space, and each word that looks like a token. A word
+/// is the text between white space, quotes, brackets and `= , ; :`; it looks like a token if it has at least twenty letters, digits
 /// and `+ / _ . ~ -`, among them a letter and a digit. Of a URL only the user and password count.
 pub(super) fn values_of(content: &[u8]) -> Vec<Vec<u8>> {
     let mut values = vec![content.trim_ascii().to_vec()];
@@ -248,7 +248,7 @@ pub(super) fn values_of(content: &[u8]) -> Vec<Vec<u8>> {
     values
 }
 
-/// The values in a file of settings that stand under a key which says that they are secret: the next word, if it has at least twelve
+/// The values in a file of settings under a key that marks them as secret: the next word, if it has at least twelve
 /// bytes, among them a letter and a digit.
 pub(super) fn named_values_of(content: &[u8]) -> Vec<Vec<u8>> {
     const NAMES: [&str; 8] =

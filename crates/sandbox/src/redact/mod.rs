@@ -1,8 +1,8 @@
-//! Finding secrets in what is captured or kept, and taking them out. Owns the forms a secret is found in, also when it is split across
-//! writes: as it is (with line ends or the zeros of UTF-16 in between), in base64 of both alphabets at every offset with any white
+//! Finding secrets in captured or kept bytes, and removing them. Owns the forms in which a secret is found, even if it is split across
+//! writes: plain (with line ends or the zeros of UTF-16 in between), in base64 of both alphabets at every offset with any white
 //! space, in hexadecimal and as decimal numbers with any separators; and each of these with escapes, up to two layers of them
 //! (percent-encoding, backslashes, HTML entities), or in quoted-printable. Refuses nothing else: a program that scrambles a secret
-//! otherwise (compresses, encrypts, reverses, cuts it up) is not stopped here, but by what it was granted.
+//! otherwise (compresses, encrypts, reverses, cuts it up) is limited only by its grants.
 
 mod engine;
 mod escapes;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use engine::Engine;
 use forms::Forms;
 
-/// What stands where a secret stood.
+/// The replacement for a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// Finds a set of secrets in streams and texts.
@@ -90,20 +90,20 @@ pub(crate) fn values_of(content: &[u8]) -> Vec<Vec<u8>> {
     forms::values_of(content)
 }
 
-/// The values in a file of settings that stand under a key which says that they are secret.
+/// The values in a file of settings under a key that marks them as secret.
 pub(crate) fn named_values_of(content: &[u8]) -> Vec<Vec<u8>> {
     forms::named_values_of(content)
 }
 
-/// One stream being redacted: what may still be the start of a secret is held back.
+/// One stream being redacted: a possible start of a secret is held back.
 pub struct RedactedStream {
     engine: Option<Engine>,
     pending: Vec<u8>,
     /// Where `pending` begins in the stream.
     base: u64,
-    /// What was found and is not settled, as places of the stream.
+    /// Matches that are not settled, as ranges of the stream.
     found: Vec<(u64, u64)>,
-    /// The first find began before `base`, where it was written as redacted.
+    /// The first match began before `base`, where it was written as redacted.
     is_open: bool,
     redactions: u64,
 }
@@ -119,7 +119,7 @@ impl RedactedStream {
         self.redactions
     }
 
-    /// Takes more of the stream and gives what is settled.
+    /// Takes more of the stream and returns the settled part.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let Some(engine) = &mut self.engine else {
             out.extend_from_slice(bytes);
@@ -131,7 +131,7 @@ impl RedactedStream {
         self.settle(settled, out);
     }
 
-    /// Gives the rest.
+    /// Returns the rest.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(engine) = &mut self.engine {
             engine.finish(&mut self.found);
@@ -140,8 +140,8 @@ impl RedactedStream {
         self.settle(end, out);
     }
 
-    /// Gives everything before `settled`. A find that reaches past it is written as redacted now; what comes of the rest of it is
-    /// dropped, so that no stream can grow what is held back.
+    /// Returns everything before `settled`. A match that reaches past it is written as redacted now; the rest of it is
+    /// dropped, so that no stream can grow the text held back.
     fn settle(&mut self, settled: u64, out: &mut Vec<u8>) {
         let mut at = self.base;
         let mut later = Vec::new();
@@ -172,14 +172,14 @@ impl RedactedStream {
         self.is_open = is_open;
     }
 
-    /// The bytes between two places of the stream that are still here.
+    /// The bytes of a range of the stream that are still here.
     fn part(&self, from: u64, to: u64) -> &[u8] {
         let index = |place: u64| usize::try_from(place.saturating_sub(self.base)).unwrap_or(usize::MAX);
         self.pending.get(index(from)..index(to)).unwrap_or_default()
     }
 }
 
-/// Places in order, those that overlap as one.
+/// Ranges in order, overlapping ones merged.
 fn merged(mut places: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     places.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::with_capacity(places.len());
@@ -264,7 +264,7 @@ mod tests {
         assert!(stream.pending.len() < 1000, "{}", stream.pending.len());
     }
 
-    /// Everything that is written of a secret, in every way it is promised to be found.
+    /// Every way in which a secret can be written and must be found.
     fn written(secret: &str) -> Vec<(&'static str, String)> {
         let hex = |before: &str, between: &str| {
             let each: Vec<String> = secret.bytes().map(|byte| format!("{before}{byte:02x}")).collect();
@@ -344,7 +344,7 @@ mod tests {
                 for (before, after) in
                     [("", ""), ("key=", "&x=1\n"), ("{\"a\": \"", "\"}\n"), ("0, 00 \\", " \\ 1")]
                 {
-                    // Undoing two layers of what looks escaped itself undoes too much.
+                    // Decoding two layers also decodes a secret that looks escaped itself too far.
                     let is_twice = form.contains(" in json")
                         || form == "percent twice"
                         || form == "continued"

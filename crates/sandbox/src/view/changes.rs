@@ -1,5 +1,5 @@
 //! Reading an overlay's upper layer as a list of changes. Owns the meaning of whiteouts and opaque
-//! directories and the comparison with what was below; refuses to follow a symbolic link, to touch what is
+//! directories and the comparison with the lower layers; refuses to follow a symbolic link, to touch what is
 //! below, or to open anything but a regular file.
 
 use std::collections::BTreeSet;
@@ -13,29 +13,29 @@ use serde::Serialize;
 
 use crate::error::SandboxError;
 
-/// The most changes a view may hold.
+/// The most changes that a view may have.
 const MAX_CHANGES: usize = 1 << 20;
 const MAX_DEPTH: usize = 512;
-/// How many entries are looked at before it is asked whether to stop.
+/// How many entries are read between two checks whether to stop.
 const ENTRIES_PER_QUESTION: usize = 64;
 const OPAQUE: &str = "user.overlay.opaque";
 
-/// One path that is not as it was.
+/// One path that has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ViewChange {
     /// Relative to the view.
     pub path: PathBuf,
     /// What happened to it.
     pub kind: ViewChangeKind,
-    /// What it is now, or was if it is gone.
+    /// Its state now, or before if it was deleted.
     pub entry: ViewEntry,
 }
 
-/// What happened to a path. A path whose type changed is deleted and then created.
+/// The kind of change of a path. A path whose type changed is deleted and then created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViewChangeKind {
-    /// It is gone.
+    /// It was deleted.
     Deleted,
     /// It is new.
     Created,
@@ -45,7 +45,7 @@ pub enum ViewChangeKind {
     Mode,
 }
 
-/// What is at a path.
+/// The file, link or directory at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ViewEntry {
@@ -63,7 +63,7 @@ pub enum ViewEntry {
     },
     /// A symbolic link.
     Symlink {
-        /// What it points to.
+        /// Its target.
         target: PathBuf,
     },
     /// A pipe, socket or device.
@@ -83,9 +83,9 @@ pub(super) enum ReadError {
 
 /// How a view is read.
 pub(super) struct Reading<'r> {
-    /// Whether a file of the same size and mode is compared with what was below, or listed without being read.
+    /// Whether a file of the same size and mode is compared with the lower layer, or listed without being read.
     pub(super) compares: bool,
-    /// Whether to stop; asked every few entries.
+    /// Whether to stop; called every few entries.
     pub(super) is_over: &'r (dyn Fn() -> bool + Sync),
 }
 
@@ -137,7 +137,7 @@ impl<'r> ChangeList<'r> {
         Self { changes: Vec::new(), reading, entries: 0 }
     }
 
-    /// Counts an entry that is looked at, changed or not.
+    /// Counts an entry that was read, changed or not.
     pub(super) fn tick(&mut self) -> Result<(), ReadError> {
         self.entries = self.entries.saturating_add(1);
         match self.entries.is_multiple_of(ENTRIES_PER_QUESTION) && (self.reading.is_over)() {
@@ -159,7 +159,7 @@ impl<'r> ChangeList<'r> {
         Ok(())
     }
 
-    /// What is gone first, children before parents; then the rest, parents before children.
+    /// Deleted paths first, children before parents; then the rest, parents before children.
     pub(super) fn finish(self) -> Vec<ViewChange> {
         let (mut gone, mut there): (Vec<_>, Vec<_>) =
             self.changes.into_iter().partition(|c| c.kind == ViewChangeKind::Deleted);
@@ -170,19 +170,19 @@ impl<'r> ChangeList<'r> {
     }
 }
 
-/// A directory as the layers show it together, nearest first.
+/// A directory merged from the layers, nearest first.
 pub(super) struct Merged {
     pub(super) layers: Vec<PathBuf>,
 }
 
-/// What a merged directory shows under a name.
+/// The entry of a merged directory under a name.
 pub(super) enum MergedEntry {
     Directory(Merged, Metadata),
     Other(PathBuf, Metadata),
 }
 
 impl Merged {
-    /// What is under `name`, if anything.
+    /// The entry under `name`, if any.
     pub(super) fn look_up(&self, name: &OsStr) -> io::Result<Option<MergedEntry>> {
         let mut directories = Vec::new();
         let mut top = None;
@@ -245,7 +245,7 @@ fn is_opaque(directory: &Path) -> io::Result<bool> {
     })
 }
 
-/// Does something that the mode of a file of ours may forbid; the mode is put back after.
+/// Does something that the mode of our own file may forbid; the mode is restored after.
 fn with_access<T>(path: &Path, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match act() {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -330,7 +330,7 @@ fn compare_entry(
     let entry = entry_of(at, metadata)?;
     let next = depth.saturating_add(1);
     if let ViewEntry::Directory { mode } = entry {
-        // Under an opaque directory nothing of the lower layers shows, whatever the marks below it say.
+        // Nothing of the lower layers shows under an opaque directory, whatever the marks below it say.
         let opaque = parent_opaque || is_opaque(at)?;
         return match found {
             Some(MergedEntry::Directory(merged, before)) => {
@@ -369,7 +369,7 @@ fn compare_entry(
     }
 }
 
-/// Notes a path and all that was under it as gone.
+/// Notes a path and everything that was below it as deleted.
 fn delete(
     found: &MergedEntry,
     path: &Path,
@@ -433,7 +433,7 @@ pub(super) fn difference(
 }
 
 fn same_content(was_at: &Path, is_at: &Path, reading: &Reading<'_>) -> Result<bool, ReadError> {
-    // What was below and cannot be read cannot be known to be the same.
+    // A lower file that cannot be read cannot be known to be the same.
     let Ok(mut was) = open_regular(was_at) else { return Ok(false) };
     let mut is = with_access(is_at, || open_regular(is_at))?;
     let (mut left, mut right) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
@@ -474,7 +474,7 @@ fn read_full(file: &mut std::fs::File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// A directory of ours made searchable while its entries are looked at.
+/// Our own directory, made searchable while its entries are read.
 pub(super) struct Access<'p> {
     path: &'p Path,
     restore: Option<u32>,

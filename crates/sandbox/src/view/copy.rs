@@ -1,6 +1,6 @@
 //! The plain copy, for machines and folders without overlayfs. Owns the copying, and a manifest of what was copied, so
-//! that the changes read off it are the same as an overlay's: what a person does to the directory meanwhile
-//! is not taken for a change of the view. Refuses to copy past its bounds.
+//! that the changes read from it are the same as an overlay's: what the user does to the directory meanwhile
+//! does not count as a change of the view. Refuses to copy past its limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -47,7 +47,7 @@ fn stamp(metadata: &Metadata) -> (u64, i64, i64) {
     (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Copies what a directory shows into `to`, which is there and empty. Walks by descriptors: anyone who changes the
+/// Copies what a directory shows into `to`, which exists and is empty. Walks by descriptors: anyone who changes the
 /// directory meanwhile cannot lead the copying through a link to a file that is not in it.
 pub(super) fn copy_directory(
     from: &Path,
@@ -89,7 +89,7 @@ impl Copying<'_> {
             };
             self.count(&stat)?;
             let at = self.to.join(&path);
-            // Gone, or something else by now: then it was changed while it was copied, and is left out.
+            // Gone or replaced: then it was changed while it was copied, and is left out.
             let Some(entry) = self.copy(from, &name, &stat, &at)? else { continue };
             if let ViewEntry::Directory { .. } = entry {
                 match openat(from, &name, DIRECTORY, Mode::empty()) {
@@ -123,7 +123,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies one entry, a directory without what is in it.
+    /// Copies one entry, a directory without its entries.
     fn copy(&self, from: &OwnedFd, name: &OsStr, stat: &Stat, to: &Path) -> io::Result<Option<ViewEntry>> {
         let mode = stat.st_mode & 0o7777;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -152,7 +152,7 @@ impl Copying<'_> {
                 }
                 let mut target = File::options().write(true).create_new(true).open(to)?;
                 if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
-                    // One that grows meanwhile was counted as it was.
+                    // One that grows meanwhile was counted with its earlier size.
                     io::copy(&mut (&mut source).take(metadata.len()), &mut target)?;
                 }
                 ViewEntry::File { mode, size_bytes: metadata.len() }
@@ -187,7 +187,7 @@ fn names(directory: &OwnedFd) -> io::Result<BTreeSet<OsString>> {
 }
 
 impl Manifest {
-    /// Records the state of the copies once all of them are made; what was not copied is ignored.
+    /// Records the state of the copies once all of them are made; paths that were not copied are ignored.
     fn restamp(&mut self, root: &Path) {
         self.entries.retain(|path, copied| match std::fs::symlink_metadata(root.join(path)) {
             Ok(metadata) => {
@@ -198,7 +198,7 @@ impl Manifest {
         });
     }
 
-    /// What is not as it was copied.
+    /// The paths that differ from their copies' first state.
     pub(super) fn changes(&self, root: &Path, reading: &Reading<'_>) -> Result<Vec<ViewChange>, ReadError> {
         let mut list = ChangeList::new(reading);
         let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Paths of a directory that a view does not show. Owns the layer of whiteouts that takes them out of sight,
+//! Paths of a directory that a view does not show. Owns the layer of whiteouts that hides them,
 //! which an overlay reads as "there is nothing here"; refuses a path that leads through a symbolic link,
 //! since the file would still be there under its own name.
 
@@ -22,7 +22,7 @@ pub(crate) struct Hidden {
 }
 
 impl Hidden {
-    /// Takes the paths that can be there: what has no parent directory in `lower` needs no hiding.
+    /// Keeps the paths that can exist: a path without a parent directory in `lower` needs no hiding.
     pub(crate) fn new(lower: &Path, paths: &[PathBuf]) -> Result<Self, SandboxError> {
         let invalid = |what: String| Err(SandboxError::InvalidSpec { what });
         if paths.len() > MAX_HIDDEN {
@@ -32,7 +32,7 @@ impl Hidden {
             ));
         }
         let mut hidden = Self::default();
-        // Sorted, so that a directory comes before what is in it.
+        // Sorted, so that a directory comes before its entries.
         for path in paths.iter().collect::<BTreeSet<_>>() {
             if path.as_os_str().is_empty() || !path.components().all(|c| matches!(c, Component::Normal(_))) {
                 return invalid(format!(
@@ -64,7 +64,7 @@ impl Hidden {
         self.paths.contains(path)
     }
 
-    /// Makes the layer at `layer`, whose directories are as those of `lower`.
+    /// Creates the layer at `layer`, whose directories are like those of `lower`.
     pub(super) fn make_layer(&self, lower: &Path, layer: &Path, ids: Option<(u32, u32)>) -> io::Result<()> {
         make_directory(layer, 0o700, ids)?;
         let mut made = BTreeSet::from([PathBuf::new()]);
@@ -78,7 +78,7 @@ impl Hidden {
             }
             mknodat(CWD, layer.join(path), FileType::CharacterDevice, Mode::empty(), 0)?;
         }
-        // Only now, children first, since a directory may allow nobody to write.
+        // Only now, children first, since a directory may not be writable.
         for path in made.iter().rev() {
             let mode = std::fs::metadata(lower.join(path))?.permissions().mode() & 0o7777;
             std::fs::set_permissions(layer.join(path), Permissions::from_mode(mode))?;

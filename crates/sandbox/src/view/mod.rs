@@ -23,14 +23,14 @@ use crate::wire::SourcePlan;
 /// Reserved, not used up.
 const STACK_BYTES: usize = 32 << 20;
 
-/// How a view keeps what is written.
+/// How a view stores writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewMode {
-    /// An overlay: what is written goes to a layer of its own, whatever the size of the directory.
+    /// An overlay: writes go to a separate layer, whatever the size of the directory.
     Overlay,
     /// A plain copy, and why.
     Copy {
-        /// Why no overlay could be had.
+        /// Why no overlay is possible.
         why: String,
     },
 }
@@ -48,7 +48,7 @@ pub struct View {
 #[derive(Debug)]
 struct Store {
     folder: PathBuf,
-    /// What is under it, nearest first.
+    /// The layers below it, nearest first.
     lowers: Vec<PathBuf>,
     /// Keeps the owner's folder locked while this is in use.
     _state: Arc<OwnerFolder>,
@@ -62,13 +62,13 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // What cannot be removed now is swept at the next start.
+        // Anything that cannot be removed now is swept at the next start.
         let _ = tree::remove(&self.folder);
     }
 }
 
 impl View {
-    /// Makes a view; `ids` are the owner inside when started as root, `copy` why it has to be a plain copy.
+    /// Creates a view; `ids` are the owner inside if started as root, `copy` why it has to be a plain copy.
     pub(crate) fn make(
         state: &Arc<OwnerFolder>,
         lower: &Path,
@@ -110,7 +110,7 @@ impl View {
         &self.lower
     }
 
-    /// How what is written is kept.
+    /// How writes are stored.
     pub fn mode(&self) -> &ViewMode {
         &self.mode
     }
@@ -120,20 +120,20 @@ impl View {
         self.store.upper().join(path)
     }
 
-    /// What was changed, parents before children for what is there and
-    /// children before parents for what is gone.
+    /// The changes, parents before children for existing paths and
+    /// children before parents for deleted ones.
     ///
     /// # Errors
-    /// When the view cannot be read or goes past a bound.
+    /// If the view cannot be read or exceeds a limit.
     pub fn changes(&self) -> Result<Vec<ViewChange>, SandboxError> {
         self.read(&Reading { compares: true, is_over: &|| false })
     }
 
-    /// The same without reading any content: a file that was opened for writing is listed as modified, although it may
-    /// hold what it held before. Stops once `is_over` says so.
+    /// The same without reading any content: a file that was opened for writing is listed as modified, although its
+    /// content may be the same. Stops once `is_over` returns true.
     ///
     /// # Errors
-    /// When the view cannot be read, goes past a bound, or `is_over` stopped it.
+    /// If the view cannot be read, exceeds a limit, or `is_over` stopped it.
     pub fn touched(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Vec<ViewChange>, SandboxError> {
         self.read(&Reading { compares: false, is_over })
     }
@@ -157,7 +157,7 @@ impl View {
     }
 }
 
-/// Walks a tree on a stack of its own: the deepest one that is read takes more than a thread has by default.
+/// Walks a tree on a stack of its own: the deepest one that is read needs more than a thread has by default.
 fn with_deep_stack<T: Send>(walk: impl FnOnce() -> Result<T, ReadError> + Send) -> Result<T, ReadError> {
     std::thread::scope(|scope| {
         let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, walk)?;
@@ -174,13 +174,13 @@ fn make_directory(path: &Path, mode: u32, ids: Option<(u32, u32)>) -> io::Result
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
-/// The device a directory lies on, to remember whether overlays work there.
+/// The device of a directory, to remember whether overlays work there.
 pub(crate) fn device(path: &Path) -> io::Result<(u64, u32)> {
     let metadata = std::fs::metadata(path)?;
     Ok((metadata.dev(), metadata.uid()))
 }
 
-/// Whether a path lies on overlayfs itself.
+/// Whether a path is itself on overlayfs.
 pub(crate) fn is_overlay(path: &Path) -> bool {
     const OVERLAYFS: u64 = 0x794c_7630;
     rustix::fs::statfs(path).is_ok_and(|s| s.f_type.cast_unsigned() == OVERLAYFS)

@@ -1,4 +1,4 @@
-//! What an ordinary command finds: its input, its grants, its answer.
+//! What an ordinary command sees: its input, its grants, its answer.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Programs that try to use up the machine, or not to end.
+//! Programs that try to exhaust the machine, or not to end.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ fn ended_for_memory(outcome: &SandboxOutcome, limit: u64) {
     );
     assert!(!outcome.succeeded());
     assert!(!outcome.stdout.text().contains("GOT"), "{}", outcome.stdout.text());
-    // A burst between two looks may pass the limit, by no more than this.
+    // A burst between two checks may exceed the limit, by no more than this.
     assert!(outcome.usage.peak_memory_bytes < limit + 1024 * MIB, "{:?}", outcome.usage);
 }
 
@@ -160,7 +160,7 @@ fn shared_memory_without_end_no_cgroup(_: &World) {
     shared_memory_without_end(&without_cgroups());
 }
 
-/// Fills shared memory and drops it from its own page tables: the pages stay, the process looks small.
+/// Fills shared memory and unmaps it from its own page tables: the pages stay, the process looks small.
 const HIDDEN: &str = "
 import mmap, time
 kept = []
@@ -177,7 +177,7 @@ fn hidden_shared_memory_no_cgroup(_: &World) {
     ended_for_memory(&outcome, 256 * MIB);
 }
 
-/// The same by a process whose list of mappings is no text.
+/// The same by a process whose list of mappings is not text.
 fn shared_memory_behind_a_strange_name_no_cgroup(_: &World) {
     let program = format!(
         "
@@ -191,7 +191,7 @@ with open(b'/tmp/\\xff', 'w+b') as f:
     ended_for_memory(&outcome, 256 * MIB);
 }
 
-/// Reads one byte here and there of nothing: the pages are one and the same, the way to each is memory.
+/// Reads single bytes all over an empty mapping: the page is always the same, the page tables are memory.
 fn page_tables_without_end_no_cgroup(_: &World) {
     let program = "
 import mmap, time
@@ -205,7 +205,7 @@ print('GOT 1000 MB')";
     ended_for_memory(&outcome, 256 * MIB);
 }
 
-/// Gives the watch millions of mappings to read, and then takes memory for as long as that may take.
+/// Gives the watchdog millions of mappings to read, and then takes memory for as long as that may take.
 fn a_watch_that_is_kept_busy_no_cgroup(_: &World) {
     let program = "
 import ctypes, os, time
@@ -225,7 +225,7 @@ print('GOT 900 MB')";
     ended_for_memory(&outcome, 700 * MIB);
 }
 
-/// Memory that is in no process's size: counted by a cgroup, or not to be had.
+/// Memory that is in no process's size: counted by a cgroup, or not available.
 fn unmapped_shared_memory(world: &World) {
     let program = "
 import os, ctypes

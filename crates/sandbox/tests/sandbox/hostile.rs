@@ -1,5 +1,5 @@
-//! Programs that try to see, write or become what they were not granted. Each prints `GOT …` for whatever gets
-//! through; none may.
+//! Programs that try to see, write or become what they were not granted. Each prints `GOT …` for every success;
+//! there must be none.
 
 use std::os::unix::net::{SocketAddr, UnixListener};
 
@@ -367,7 +367,7 @@ print('TRIED')";
     got_nothing(&world.run(&python(program)));
 }
 
-/// An earlier agent may have left links where a mount is to go.
+/// An earlier agent may have left links at the target of a mount.
 fn a_link_in_the_workspace_does_not_move_a_mount(world: &World) {
     let work = world.directory("work", &[("a", "x")]);
     let granted = world.directory("granted", &[("g", "granted")]);
@@ -424,7 +424,7 @@ fn granted_namespaces_work(world: &World) {
     spec.grants.nested_namespaces = true;
     let outcome = world.run(&spec);
     assert_eq!(crate::world::good(&outcome), "0");
-    // Even then what is read-only stays so.
+    // Even then read-only paths stay so.
     let mut spec = shell(
         "unshare -Urm sh -c 'mount -o remount,bind,rw /usr && echo GOT; touch /usr/x && echo GOT; umount /usr && echo GOT'; echo TRIED",
     );

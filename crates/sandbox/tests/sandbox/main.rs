@@ -1,5 +1,5 @@
 //! The sandbox against real programs and hostile ones, on the real kernel. Every case runs twice: as root and
-//! as an ordinary user; started by an ordinary user alone, the root half fails and says so. A case that needs
+//! as an ordinary user; if only started by an ordinary user, the root half fails and says so. A case that needs
 //! a program the machine lacks fails, it is never skipped.
 #![cfg(test)]
 #![allow(missing_docs, clippy::exit, reason = "a test: it ends at the first surprise")]
@@ -22,7 +22,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use world::{Case, World};
 
-/// The uid of the ordinary user; nobody's on the machine.
+/// The uid of the ordinary user; not used on the machine.
 const ORDINARY: u32 = 65_531;
 
 fn main() {

@@ -100,7 +100,7 @@ print('TRIED')"
     assert!(udp.recv(&mut [0u8; 16]).is_err(), "a datagram came out");
 }
 
-/// A PostgreSQL server that lets everybody in, over TCP and over its socket.
+/// A PostgreSQL server that accepts everyone, over TCP and over its socket.
 struct PostgreSql {
     programs: std::path::PathBuf,
     sockets: std::path::PathBuf,
@@ -117,7 +117,7 @@ impl PostgreSql {
         programs.sort();
         let programs = programs.pop().unwrap();
         let sockets = world.directory("postgresql", &[]);
-        // It wants to be a user that the system knows, and not root: to it we are `nobody`.
+        // It must be a user that the system knows, and not root: to it we are `nobody`.
         let program = |name: &str| {
             let mut command = Command::new("unshare");
             command.args(["--user", "--map-user=65534", "--map-group=65534"]).arg(programs.join(name));
@@ -172,7 +172,7 @@ fn no_postgresql_outside(world: &World) {
         let outcome = world.run(&spec);
         assert_eq!(outcome.exit, Exit::Code(2), "{place}: {outcome:?}");
         assert_eq!(outcome.stdout.text(), "");
-        // Nor through a proxy that was opened for somebody else.
+        // Nor through a proxy that was opened for another sandbox.
         spec.network = hosts(&["example.com:5432".to_owned()]);
         assert_eq!(world.run(&spec).exit, Exit::Code(2));
     }
@@ -207,8 +207,8 @@ except urllib.error.HTTPError as e: print(e.code)"
     assert_eq!(tunnel.address.unwrap().port(), port);
 }
 
-/// A second request on a connection, whatever host it names, goes nowhere; the first goes on in origin form, to the host
-/// that was granted under that name alone.
+/// A second request on a connection, whatever host it names, goes nowhere; the first is forwarded in origin form, only to the host
+/// that was granted under that name.
 fn a_connection_carries_one_plain_request(world: &World) {
     let ((port, heard), (other, other_heard)) = (listening_server(), listening_server());
     let program = format!(

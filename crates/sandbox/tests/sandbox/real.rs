@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("presets_compose", presets_compose),
 ];
 
-/// These use toolchains that may lie in the home of who started the tests, where an ordinary user sees nothing.
+/// These use toolchains that may be in the home of the user who started the tests, where an ordinary user sees nothing.
 pub(crate) const WITH_TOOLCHAINS: &[&str] =
     &["cargo_builds_with_a_copied_registry", "presets_compose", "python_preset"];
 

@@ -1,5 +1,5 @@
-//! Machines that lack something: what is refused, and what still holds where `reduced` was accepted. Each case runs again
-//! where the thing was really taken away.
+//! Machines that lack something: what is refused, and what still works if `reduced` was accepted. Each case runs again
+//! with the feature really removed.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("without_namespaces_and_landlock", without_namespaces_and_landlock),
 ];
 
-/// Runs `name` again after `prepare`, a shell script that ends in `exec "$0"`, has taken something away.
+/// Runs `name` again after `prepare`, a shell script that ends in `exec "$0"`, has removed a feature.
 fn again(world: &World, name: &str, prepare: &str) {
     let output = std::process::Command::new("sh")
         .args(["-c", prepare])
@@ -134,7 +134,7 @@ print('TRIED')";
     assert_eq!(error.code(), "SANDBOX_REFUSED", "{error:?}");
 }
 
-/// A command without namespaces: what it is still kept from, and what it still can do.
+/// A command without namespaces: what it is still prevented from, and what it can still do.
 fn still_holds(world: &World, missing: &str) {
     let secret = world.directory("secret", &[("file", "as it was")]);
     let granted = world.directory("granted", &[("file", "granted")]);
@@ -233,7 +233,7 @@ except OSError: print('refused')";
     spec.network = Network::Host;
     assert_eq!(good(&world.run(&spec)), "refused");
 
-    // What cannot be kept is refused, not weakened.
+    // Limits that cannot be enforced are refused, not weakened.
     let mut spec = shell("true");
     spec.network = Network::Hosts(vec!["example.com:443".parse::<Host>().unwrap()]);
     let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
@@ -261,7 +261,7 @@ fn without_proc(world: &World) {
     is_reduced(&outcome, &[Layer::Namespaces, Layer::Seccomp], "/proc");
     assert!(!outcome.strength.layers.contains(&Layer::Watchdog));
     assert_eq!(outcome.strength.missing.len(), 1, "{:?}", outcome.strength);
-    // What the clock and the kernel hold, they still hold.
+    // The limits of the clock and the kernel still apply.
     let mut spec = shell("sleep 100");
     spec.limits.wall_ms = 300;
     assert_eq!(reduced.run(&spec).cuts, [Cut::WallTime { limit_ms: 300 }]);

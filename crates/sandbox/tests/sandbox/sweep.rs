@@ -75,7 +75,7 @@ fn nothing_is_left(world: &World, word: &str, owner: u32) {
     assert!(folders.len() <= 2, "folders are left: {folders:?}");
     let dead = format!("owner-{owner}-");
     assert!(!folders.iter().any(|f| f.to_string_lossy().starts_with(&dead)), "folders are left: {folders:?}");
-    // An older one is of somebody who died long ago and had the same process id.
+    // An older one is of a process that died long ago and had the same process id.
     let begun = std::fs::metadata(world.folder.join("work")).unwrap().modified().unwrap();
     for line in std::fs::read_to_string("/proc/self/mountinfo").unwrap().lines() {
         let Some(mount) = line.split(' ').nth(4).filter(|m| m.contains("cgroup")) else { continue };
@@ -106,7 +106,7 @@ fn cgroups_of(directory: &Path, owner: u32) -> Vec<String> {
 fn killed_at_random_moments(world: &World) {
     world.directory("work", &[("a", "one"), ("d/b", "two")]);
     let word = format!("crealeph-killed-{}", std::process::id());
-    // A fixed sequence, so that a failure can be found again.
+    // A fixed sequence, so that a failure can be reproduced.
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..TIMES {
         let mut child = driver(world, &word).spawn().unwrap();
@@ -137,7 +137,7 @@ fn a_live_owner_is_left_alone(world: &World) {
     assert_eq!(view.changes().unwrap().len(), 1);
 }
 
-/// An owner that lives for months must not pile up notes on what is gone.
+/// An owner that lives for months must not accumulate notes on removed cgroups.
 fn a_run_that_ended_leaves_nothing(world: &World) {
     for _ in 0..3 {
         good(&world.run(&python("print('ran')")));
@@ -148,7 +148,7 @@ fn a_run_that_ended_leaves_nothing(world: &World) {
     assert_eq!(left, ["lock"]);
 }
 
-/// Even before the next start: the processes go as soon as the owner does.
+/// Even before the next start: the processes end as soon as the owner does.
 fn the_tree_dies_with_its_owner(world: &World) {
     world.directory("work", &[("a", "one")]);
     let word = format!("crealeph-orphan-{}", std::process::id());

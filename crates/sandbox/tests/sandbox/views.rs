@@ -1,4 +1,4 @@
-//! Copy-on-write views: the changes read off a view, applied to the lower tree, give exactly what the program
+//! Copy-on-write views: the changes read from a view, applied to the lower tree, give exactly what the program
 //! saw; the lower tree is never touched.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = &[
 
 type Tree = BTreeMap<String, String>;
 
-/// Does what it reads on standard input, whatever fails, and prints the tree it sees at the end.
+/// Does what it reads on standard input, whatever fails, and prints the tree that it sees at the end.
 const PROGRAM: &str = r#"
 import sys, json, os, shutil, stat
 for op in json.load(sys.stdin):
@@ -104,7 +104,7 @@ fn read_tree(root: &Path) -> Tree {
     tree
 }
 
-/// Applies changes in the order they come; every one must fit what is there.
+/// Applies changes in their order; every one must fit the current tree.
 fn apply(tree: &mut Tree, view: &View, changes: &[ViewChange]) {
     for change in changes {
         let path = change.path.to_str().unwrap().to_owned();
@@ -167,7 +167,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Paths of a lower tree, each with what is there.
+/// Paths of a lower tree, each with its content.
 fn lower() -> impl Strategy<Value = Vec<(String, u8, String, bool)>> {
     proptest::collection::vec((path(), 0..3u8, "[a-z]{0,8}", any::<bool>()), 0..14)
 }
@@ -239,7 +239,7 @@ fn an_overlay_is_used_where_it_can_be(world: &World) {
         panic!("not a copy")
     };
     assert!(why.contains("configuration"), "{why}");
-    // What the machine is said to offer is what views use.
+    // Views use the features that the machine is said to offer.
     for (world, expected) in [(world, true), (&copied, false)] {
         let features = world.sandbox.features().unwrap();
         let overlayfs = features.iter().find(|feature| feature.name == "overlayfs").unwrap();
@@ -361,7 +361,7 @@ fn closed_modes_are_read_and_removed(world: &World) {
     }
 }
 
-/// What overlayfs keeps its own notes in must not be writable from inside.
+/// The paths of overlayfs's own notes must not be writable from inside.
 fn forged_overlay_marks(world: &World) {
     let root = world.directory("work", &[("d/a", "one"), ("b", "two")]);
     let view = world.sandbox.open_view(&root).unwrap();
@@ -411,7 +411,7 @@ print('made')",
     );
     spec.views.push(Mount { view: &view, at: "/work".into() });
     spec.cwd = Some("/work".into());
-    // The watch ends a run whose directories are nested past every use; it may come too late to see these grow.
+    // The watchdog ends a run whose directories are nested absurdly deep; it may come too late to see these grow.
     let outcome = world.run(&spec);
     let is_ended = outcome.cuts.iter().any(|cut| matches!(cut, Cut::Depth { .. }));
     assert!(is_ended || good(&outcome) == "made", "{outcome:?}");

@@ -61,7 +61,7 @@ fn hidden_files_are_not_there(world: &World) {
         let outcome = world.run(&spec);
         assert_eq!(outcome.stdout.text(), ". ./a ./closed ./closed/c ./sub ./sub/b 555\n", "{outcome:?}");
         assert_eq!(kinds(&view), []);
-        // A file that comes later is hidden too, and all of it in a second run.
+        // A file that is created later is hidden too, and all of it in a second run.
         std::fs::write(root.join("sub/later"), "KEY=4").unwrap();
         let mut spec = shell("ls -A . sub closed; echo x >b; rm -r sub; echo mine >.env; cat .env");
         spec.cwd = Some("/work".into());

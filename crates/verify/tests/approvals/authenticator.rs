@@ -1,4 +1,4 @@
-//! An authenticator in software, for tests: makes passkeys and signs with them as WebAuthn says, or wrongly where it is told to.
+//! An authenticator in software, for tests: creates passkeys and signs with them as WebAuthn says, or wrongly if a test asks for it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -41,11 +41,11 @@ impl<'p> Page<'p> {
     }
 }
 
-/// One passkey and what holds it.
+/// One passkey and its authenticator.
 pub(crate) struct Authenticator {
     key: Key,
     pub(crate) credential_id: Vec<u8>,
-    /// What it says of the user and of copies.
+    /// What it says about the user and about copies.
     pub(crate) flags: u8,
     /// The count that its next signature says.
     pub(crate) counter: u32,
@@ -87,7 +87,7 @@ impl Authenticator {
         }
     }
 
-    /// What the passkey is known by.
+    /// The id of the passkey.
     pub(crate) fn key_id(&self) -> String {
         format!("passkey:{}", encoded(digest(&SHA256, &self.public_key()).as_ref()))
     }
@@ -109,7 +109,7 @@ impl Authenticator {
         })
     }
 
-    /// `navigator.credentials.get`: the signature, and what was signed.
+    /// `navigator.credentials.get`: the signature, and the signed data.
     pub(crate) fn get(&self, page: &Page<'_>) -> (String, Value) {
         let client_data = page.client_data("webauthn.get");
         let data = self.data(page, 0, &[]);

@@ -179,14 +179,14 @@ fn each_forgery_of_an_assertion_is_named() {
     let mut without = good.clone();
     without.as_object_mut().unwrap().remove("passkey");
     assert_refused(log.verdict(without, 3), FindingKind::Invalid, "no proof by its passkey");
-    // The same key under another name of its authenticator, and another key under its name.
+    // The same key under another credential id, and another key under its credential id.
     let mut renamed = good.clone();
     *renamed.pointer_mut("/passkey/credentialId").unwrap() = json!(encoded(b"ben-2"));
     assert_refused(log.verdict(renamed, 3), FindingKind::Forged, "another passkey");
     let mut eves = Authenticator::es256("ben-1");
     eves.counter = 5;
     assert_refused(log.verdict(eves.prove(&page, &statement), 3), FindingKind::Forged, "does not match");
-    // A signature of an SSH key stands for no passkey, nor the other way round.
+    // A signature of an SSH key does not replace a passkey's, or the other way round.
     let ssh = Signer::new("ben", 2).sign("crealeph-verdict", &statement);
     assert_refused(log.verdict(ssh, 3), FindingKind::Invalid, "kind `ssh`");
     let hers = with(&super::verdict(&ana, "draft-1", 3), &json!({}));
@@ -316,7 +316,7 @@ fn a_sign_in_needs_a_recent_answer_of_an_enrolled_passkey_at_its_origin() {
         assert!(why.contains(said), "{why}");
     }
     let stranger = Authenticator::eddsa("eve-1");
-    // A stranger is answered alike, whether they name the right log or not.
+    // A stranger gets the same answer, whether they name the right log or not.
     for named in [
         statement.clone(),
         elsewhere(json!({ "logOrigin": "crealeph-log/2-01", "time": "2020-01-02T00:00:00.000Z" })),

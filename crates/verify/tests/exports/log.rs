@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 pub(crate) const ORIGIN: &str = "crealeph-log/2-one";
 
-/// Four signals, the second with a key and the third resting on the first, and the start and end of an execution.
+/// Four signals, the second with a key and the third depending on the first, and the start and end of an execution.
 pub(crate) fn entries() -> Value {
     let entry = |number: u64, kind: &str| {
         json!({
@@ -89,7 +89,7 @@ pub(crate) fn root(leaves: &[Sha256]) -> Sha256 {
     }
 }
 
-/// The hashes beside the way from a leaf to the root.
+/// The hashes next to the path from a leaf to the root.
 pub(crate) fn path(index: usize, leaves: &[Sha256]) -> Vec<Sha256> {
     if leaves.len() <= 1 {
         return Vec::new();

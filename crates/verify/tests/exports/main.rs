@@ -1,5 +1,5 @@
 //! The rules about exports and proofs, as data: each case in `cases/` edits one honest log before or after it is hashed and
-//! signed, and says in full what the check must answer.
+//! signed, and gives the full answer of the check.
 
 #![allow(
     clippy::unwrap_used,
@@ -110,7 +110,7 @@ fn kept_notes(case: &Map<String, Value>) -> Vec<String> {
         .collect()
 }
 
-/// What the verifier says of an export.
+/// The verifier's answer about an export.
 fn export_answer(case: &Map<String, Value>) -> Result<String, Finding> {
     let kept = kept_notes(case);
     let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
@@ -165,7 +165,7 @@ fn proof_file(case: &Map<String, Value>, index: usize) -> (String, String) {
     (file, entry)
 }
 
-/// What the verifier says of the proof of one entry.
+/// The verifier's answer about the proof of one entry.
 fn proof_answer(case: &Map<String, Value>, index: usize) -> String {
     let (file, entry) = proof_file(case, index);
     match verify_proof(file.as_bytes(), &verifiers(case)) {
@@ -204,7 +204,7 @@ fn every_case_gives_its_expected_answer() {
                     Err(finding) => format!("{} at {:?}", finding, finding.seq),
                 },
             };
-            // Where the rest is a contract's own message, the case ends in `…`.
+            // If the rest is a contract's own message, the case ends in `…`.
             let is_met = match expected.strip_suffix('…') {
                 Some(start) => answer.starts_with(start),
                 None => answer == expected,
@@ -219,7 +219,7 @@ fn every_case_gives_its_expected_answer() {
     assert!(count >= 60, "{count} cases");
 }
 
-/// What the second verifier is asked about a case, and how its answer begins if it agrees with the first.
+/// The second verifier's question about a case, and how its answer begins if it agrees with the first.
 fn question(case: &Map<String, Value>) -> (Value, String) {
     let keys: Vec<String> = keys(case, "keys").iter().map(|key| key.text.clone()).collect();
     if let Some(index) = case.get("proof_of") {

@@ -1,5 +1,5 @@
-//! Chains of receipts, as data: each case in `chains.jsonl` makes receipts that name each other, honest or forged, and says in full what
-//! both verifiers must answer.
+//! Chains of receipts, as data: each case in `chains.jsonl` makes receipts that name each other, honest or forged, and gives the full
+//! answer of both verifiers.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn id_of(name: &str) -> String {
     [4, 2, 2, 2, 6].map(|count| byte.repeat(count)).join("-")
 }
 
-/// The receipts of a case by name. `after` names the receipt before it, `retry_of` or `undoes` the one that it rests on; `run`
+/// The receipts of a case by name. `after` names the receipt before it, `retry_of` or `undoes` the one that it depends on; `run`
 /// is the run that it claims for that. The rest is as in the cases of single receipts.
 fn receipts(case: &Value) -> BTreeMap<String, Sealed> {
     let mut made: BTreeMap<String, Sealed> = BTreeMap::new();
@@ -62,7 +62,7 @@ fn names(case: &Value, field: &str) -> Vec<String> {
     names.iter().map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
-/// What the first verifier says.
+/// The first verifier's answer.
 fn first_answer(given: &[(&String, &Sealed)], own: &Sealed, kept: &[String], keys: &[VerifierKey]) -> String {
     let verified = verify_receipt(own.receipt.as_bytes(), own.envelope.as_bytes(), keys).unwrap();
     let mut chain = ReceiptChain::new(&verified, keys);

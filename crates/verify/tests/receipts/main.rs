@@ -1,5 +1,5 @@
-//! The rules about receipts, as data: each case in `cases/` edits one honest run before or after it is signed, and says in
-//! full what the checks must answer. They run in this order: receipt and envelope, folder, files, journal.
+//! The rules about receipts, as data: each case in `cases/` edits one honest run before or after it is signed, and gives the
+//! full answer of the checks. They run in this order: receipt and envelope, folder, files, journal.
 
 #![allow(
     clippy::unwrap_used,
@@ -89,7 +89,7 @@ fn sealed(case: &Case) -> (String, String) {
     (receipt, case.replaced("envelope_text", canonical_text(&envelope)))
 }
 
-/// What all checks say of a case, in one line.
+/// The answer of all checks about a case, in one line.
 fn answer(case: &Case) -> Result<String, Finding> {
     let (receipt, envelope) = sealed(case);
     let keys: Vec<VerifierKey> = case.keys("keys").into_iter().map(|key| key.verifier).collect();
@@ -161,7 +161,7 @@ fn cleaned(case: &Case) -> Option<Vec<u8>> {
     Some(canonical_text(&envelope).into_bytes())
 }
 
-/// What is at a path of a folder: what the run left, edited by the case.
+/// The file at a path of a folder: the one that the run left, edited by the case.
 fn file_at(case: &Case, edits: &Value, path: &str) -> Option<ContentDigests> {
     let content = match edits.get(path) {
         Some(edit) => edit.as_str().map(str::to_owned),
@@ -235,7 +235,7 @@ fn every_case_gives_its_expected_answer() {
             let about = case.text("about").unwrap();
             let expected = case.text("expect").unwrap();
             let answer = answer(&case).unwrap_or_else(|finding| finding.to_string());
-            // Where the rest is a contract's own message, the case ends in `…`.
+            // If the rest is a contract's own message, the case ends in `…`.
             let is_met = match expected.strip_suffix('…') {
                 Some(start) => answer.starts_with(start),
                 None => answer == expected,
@@ -245,7 +245,7 @@ fn every_case_gives_its_expected_answer() {
             }
             let used = case.used.borrow();
             let unread: Vec<&String> = case.fields.keys().filter(|name| !used.contains(name)).collect();
-            // What comes after the first finding is not read.
+            // Nothing after the first finding is read.
             assert!(unread.is_empty() || !answer.starts_with("ok"), "{place}: nothing reads {unread:?}");
             count += 1;
         }
@@ -254,7 +254,7 @@ fn every_case_gives_its_expected_answer() {
     assert!(count >= 60, "{count} cases");
 }
 
-/// What the second verifier is asked about receipt and envelope, and how its answer begins if it agrees with the first.
+/// The second verifier's question about receipt and envelope, and how its answer begins if it agrees with the first.
 fn question(receipt: &str, envelope: &str, keys: &[Key], is_unproven: bool) -> (Value, String) {
     let (texts, keys): (Vec<&str>, Vec<VerifierKey>) =
         keys.iter().map(|key| (key.text.as_str(), key.verifier.clone())).unzip();
