@@ -1,6 +1,6 @@
-//! Lines on standard error that are drawn again and again: progress, `--watch`. Owns what of them is on the screen. Everything else
-//! that is printed wipes them first, so nothing is repeated and nothing of ours is drawn over. A line is cut to the screen; if the
-//! screen became narrower since, the lines that the terminal broke are counted as it shows them.
+//! Lines on standard error that are redrawn: progress, `--watch`. Owns the state of these lines on the screen. All other output
+//! clears them first, so nothing is repeated and no output is overwritten. A line is cut to the screen; if the
+//! screen became narrower since, the lines that the terminal wrapped are counted as it shows them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

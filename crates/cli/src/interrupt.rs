@@ -1,5 +1,5 @@
-//! Ctrl-C and requests to end. A command that must leave things in order asks for a [`Cancel`]; the second signal ends
-//! the program at once, as the first would have without this.
+//! Ctrl-C and termination signals. A command that must clean up asks for a [`Cancel`]; the second signal ends
+//! the program immediately, as the first would have without this.
 
 use std::path::PathBuf;
 use std::thread;

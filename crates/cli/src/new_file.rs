@@ -1,4 +1,4 @@
-//! A file that a command makes: under a temporary name until it is whole and on the disk, and never in place of another.
+//! A file that a command creates: under a temporary name until it is complete and on disk, and never replacing another.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

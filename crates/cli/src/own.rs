@@ -1,4 +1,4 @@
-//! The one check that every `.crealeph` goes through before anything in it is opened: it is this user's own.
+//! The check that every `.crealeph` must pass before anything in it is opened: this user owns it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! A text for a person, made of whole lines. Each line is escaped when it is added, so nothing in it can start another line,
-//! move the cursor or hide: what looks like a line of ours is one.
+//! A text for a person, in whole lines. Each line is escaped when it is added, so nothing in it can start another line,
+//! move the cursor or hide: a line that looks like ours is ours.
 
 use std::fmt;
 

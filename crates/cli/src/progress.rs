@@ -1,5 +1,5 @@
-//! How far a long command has come: one line on standard error, drawn over itself, only where a person is looking at that and
-//! not at the data itself, and only once the command has taken a second.
+//! The progress of a long command: one line on standard error, redrawn in place, only if a person is looking at it and
+//! not at the data itself, and only after the command has taken a second.
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::{Duration, Instant};

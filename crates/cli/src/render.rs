@@ -1,4 +1,4 @@
-//! Violations for a person: each with its place in the document shown, readable without colour.
+//! Violations for a person: each with an excerpt of the document at its position, readable without colour.
 
 use std::borrow::Cow;
 

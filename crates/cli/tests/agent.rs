@@ -92,7 +92,7 @@ fn an_agent_that_cannot_be_called_is_not_judged() {
 }
 
 #[test]
-fn a_bad_agent_is_told_by_clause() {
+fn faults_of_an_agent_are_reported_by_clause() {
     let scratch = Scratch::new();
     // It answers, but depends on what it likes, and differently each time.
     let program = "import json, os, sys\ngiven = json.load(sys.stdin)\nids = given['allowedLineage']['dependsOnLedgerIds']\n\

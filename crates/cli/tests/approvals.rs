@@ -203,7 +203,7 @@ fn of_several_first_admins_one_is_enrolled() {
 }
 
 #[test]
-fn before_anybody_is_enrolled_verdicts_are_unproven_and_afterwards_they_are_refused_for_good() {
+fn unsigned_verdicts_are_unproven_until_someone_is_enrolled_and_refused_afterwards() {
     let world = World::new("");
     let drafts = world.drafts("e-1");
     let [first, second, _] = drafts.as_slice() else { panic!("{drafts:?}") };
@@ -239,7 +239,7 @@ fn what_was_changed_moved_or_signed_for_something_else_is_refused() {
     let (code, _, stderr) = world.run(&give(&other, &other_signature).each_ref().map(String::as_str));
     assert!(code == 2 && stderr.contains("not what this command is about"), "{stderr}");
     world.0.write("changed.json", &read(&statement).replace("\"person\":\"ben\"", "\"person\":\"cy\""));
-    refused("changed.json", &signature, "not `cy`'s");
+    refused("changed.json", &signature, "not to `cy`");
     world.0.write("changed.json", &read(&statement).replace("\"unattended\":false", "\"unattended\":true"));
     refused("changed.json", &signature, "does not match");
     world.0.write("other.json", &read(&statement));

@@ -94,7 +94,7 @@ fn a_valid_document_is_said_to_be_valid() {
 }
 
 #[test]
-fn a_violation_is_shown_where_it_stands() {
+fn a_violation_is_shown_at_its_position() {
     let scratch = Scratch::new("shown");
     let text = serde_json::to_string_pretty(&request()).unwrap().replace("dryRun", "dryrun");
     let file = scratch.file("request.json", &text);
@@ -118,7 +118,7 @@ fn newcomers_mistakes_get_useful_answers() {
     let dated = scratch.file("dated.json", dated.to_string());
     let cases: [(&[&str], i32, &str); 8] = [
         (&["validate", "agent-inptu", &empty], 2, "did you mean `agent-input`?"),
-        (&["validate", "zebra", &empty], 2, "there are agent-input, agent-output"),
+        (&["validate", "zebra", &empty], 2, "the contracts are agent-input, agent-output"),
         (&["validate", "agent-input", folder], 2, "is a directory\nhint: name a file in it"),
         (&["validate", "agent-input", "no-such-file.json"], 2, "there is no file `no-such-file.json`"),
         (&["validate", "agent-input", &empty], 1, "the document is empty"),
@@ -313,7 +313,7 @@ fn rules_from_a_file_are_checked_by_their_examples() {
 }
 
 #[test]
-fn a_snapshot_tells_what_is_known_and_whether_it_hangs_together() {
+fn a_snapshot_shows_the_evidence_and_its_coherence() {
     let scratch = Scratch::new("snapshot");
     let entry = |id: &str, kind: &str, minute: u32, on: &[&str]| {
         json!({ "id": id, "robotId": "r-1", "type": kind, "createdAt": format!("2026-03-04T05:{minute:02}:00Z"),

@@ -192,7 +192,7 @@ fn an_agent_that_has_everything_is_well_and_its_tests_change_nothing() {
 }
 
 #[test]
-fn an_agent_that_is_not_known_or_has_no_program_is_told_apart() {
+fn unknown_agents_and_agents_without_a_program_are_distinguished() {
     let folder =
         agent_workspace("[work.agents.one]\nagent_id = \"agent-1\"\ncommand = [\"no-such-program\"]\n");
     let (code, _, said) = shell(folder.path(), "cd ws && crealeph doctor --agent two");

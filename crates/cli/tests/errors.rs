@@ -368,7 +368,7 @@ const PRINTERS: &[&str] = &[
 ];
 
 #[test]
-fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
+fn a_full_disk_is_an_error_and_a_closed_pipe_is_not() {
     let folder = project();
     for printer in PRINTERS {
         let ran = shell(folder.path(), &format!("crealeph {printer} > /dev/full"));
@@ -385,7 +385,7 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
 }
 
 #[test]
-fn what_must_be_done_is_done_though_nobody_reads_of_it() {
+fn work_is_done_even_if_no_one_reads_the_output() {
     let folder = project();
     let line = r#"for n in $(seq 2000); do
         echo "{\"robotId\":\"r\",\"module\":\"m\",\"source\":\"s\",\"type\":\"signal\",\"state\":\"final\",\"payload\":{\"n\":$n}}"

@@ -336,7 +336,7 @@ fn an_export_is_verified_and_imported_elsewhere() {
 }
 
 #[test]
-fn whatever_is_changed_behind_our_back_is_named() {
+fn changes_made_outside_the_program_are_named() {
     let changes: [(&str, &str, &str, u64); 15] = [
         (
             "payload",
@@ -591,7 +591,7 @@ fn what_an_import_refuses_verify_refuses_though_every_hash_is_right() {
 }
 
 #[test]
-fn an_import_with_a_key_takes_what_is_signed_and_nothing_else() {
+fn an_import_with_a_key_takes_only_what_is_signed() {
     let scratch = Scratch::with_entries("signed-part", 120);
     scratch.good(&["append"], &(120..130).map(line).collect::<String>());
     scratch.write("key", &scratch.good(&["key"], ""));

@@ -57,7 +57,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn an_older_ledger_says_how_it_goes_on_and_keeps_what_was_decided() {
+fn an_older_ledger_names_the_upgrade_and_keeps_its_decisions() {
     let folder = Folder::new("old");
     folder.good(&["init"], "");
     folder.good(&["ledger", "init"], "");

@@ -1,4 +1,4 @@
-//! Two runs side by side: facts in two columns, then every file that either changed, with what turns the one outcome into the other.
+//! Two runs side by side: facts in two columns, then every file that either changed, with the diff between the results.
 
 use crealeph_runtime::report::{ComparedFile, ComparedRun, FileStanding, RunComparison};
 use maud::{Markup, html};

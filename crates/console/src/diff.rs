@@ -1,4 +1,4 @@
-//! A diff in unified form, file by file: folded where it is long, cut where it is too long, with a link to all of it.
+//! A diff in unified form, file by file: folded if it is long, cut if it is too long, with a link to all of it.
 
 use crealeph_contracts::text::Shown;
 use maud::{Markup, html};

@@ -1,5 +1,5 @@
-//! A robot's evidence as a graph: the newest entry of each type, and what it was derived from. An edge is dashed where newer
-//! evidence is there than what was used.
+//! A robot's evidence as a graph: the newest entry of each type, and what it was derived from. An edge is dashed if there is newer
+//! evidence than the one that was used.
 
 use crealeph_decision::snapshot::{Snapshot, SnapshotType};
 use crealeph_runtime::robot::Status;

@@ -1,8 +1,8 @@
 //! The pages of the console: HTML from the read models of `runtime`, and the style and scripts that they need, all in the program.
 //!
 //! Refuses: to query a store, to write, to authenticate, to load anything from another host. A page is a function of a
-//! value that was read before; text from elsewhere is shown as text, with what would hide or reorder it escaped; every page
-//! reads without scripts.
+//! value that was read before; untrusted text is shown as text, with characters that would hide or reorder it escaped; every page
+//! works without scripts.
 
 mod assets;
 mod compare;

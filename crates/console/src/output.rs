@@ -1,4 +1,4 @@
-//! What a run printed: the end of it on the run's page, where a script appends what comes, and part by part on a page of its own. What agent
+//! The output of a run: its end on the run's page, where a script appends new output, and in parts on a separate page. What agent
 //! and tests wrote is shown as text, within a bound.
 
 use crealeph_contracts::text::Shown;

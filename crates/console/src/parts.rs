@@ -1,4 +1,4 @@
-//! The small things that pages are made of: text from elsewhere, times, ids, words for states, lists and their next page.
+//! Components of pages: untrusted text, times, ids, words for states, lists and their next page.
 
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::text::Shown;

@@ -1,5 +1,5 @@
-//! Deciding about several that are alike: what is signed of each, shown before anything is asked. Each verdict is a statement of its
-//! own and an answer of the passkey of its own; a script asks for one after the other and stops at the first that is not recorded.
+//! Deciding about several similar subjects: what is signed for each is shown before the passkey is used. Each verdict is a statement of its
+//! own with its own answer of the passkey; a script asks for them one by one and stops at the first that is not recorded.
 
 use crealeph_contracts::approval::ProofKind;
 use crealeph_runtime::approvals::{SubjectBasis, SubjectCase, SubjectLikeness};

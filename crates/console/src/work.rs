@@ -1,4 +1,4 @@
-//! Work runs: the list with its filters, and one with what it changed, what it used of its bounds, what it prints, and its receipt.
+//! Work runs: the list with its filters, and one run with its change, its use of limits, its output, and its receipt.
 
 use crealeph_runtime::receipts::LoggedRunReport;
 use crealeph_runtime::report::{BoundStory, ProofStatus, RunRow, RunStory};

@@ -1,6 +1,6 @@
 //! API keys: granted, listed, revoked, and recognised. A key is an entry of its tenant's log, found by its id through an
-//! index, so a revocation holds in every process from the moment it is written. The token itself is shown once and kept
-//! nowhere: the log has its digest.
+//! index, so a revocation takes effect in every process as soon as it is written. The token itself is shown once and stored
+//! nowhere: the log has only its digest.
 //!
 //! A token is `crealeph_TENANT.ID.SECRET`: the tenant's name in base64url, the key's id in hexadecimal, 256 random bits in
 //! base64url. So the tenant comes from the credential alone.
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_past_is_not_granted() {
+    fn a_key_that_would_already_be_expired_is_not_granted() {
         let (_folder, ledger) = ledger();
         let expires = Some(Timestamp::parse("2020-01-01T00:00:00Z").unwrap());
         let request = KeyRequest { expires, ..request(KeyRole::Reader) };

@@ -1,4 +1,4 @@
-//! The account of the operating system that this process runs under. Its names prove nothing: they say where to ask.
+//! The operating system account that this process runs under. Its names prove nothing; they are only hints.
 
 use crealeph_contracts::actor::Actor;
 use crealeph_contracts::scalar::{IdentifierError, Literal, Name};

@@ -1,4 +1,4 @@
-//! Recorded decisions again under other rules, and those that would flip: the same by `crealeph policy backtest` and by the server.
+//! Re-evaluating recorded decisions under other rules, for `crealeph policy backtest` and the server.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! A server as its clients reach it: where a key may be sent, and how an answer is read. Owns the bounds of a request: its time, the
-//! size of its answer, how often it is repeated. What the server refused keeps its stable code; what is no answer of such a server is
-//! never taken for one.
+//! size of its answer, how often it is repeated. Errors from the server keep their stable code; an answer that is not from such a server is
+//! never accepted.
 
 use std::io::Read;
 use std::path::Path;

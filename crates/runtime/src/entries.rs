@@ -1,4 +1,4 @@
-//! What is shown of entries, the same by the command line's `--json` and by the server: an entry, what an append returned, a
+//! Entries as the command line's `--json` and the server both show them: an entry, the result of an append, a
 //! page of a list, a lineage, a consistency proof.
 
 use base64::Engine as _;

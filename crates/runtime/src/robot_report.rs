@@ -1,4 +1,4 @@
-//! What is shown of robots, the same by the command line's `--json` and by the server.
+//! Robots as the command line's `--json` and the server both show them.
 
 use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::instant::Instant;

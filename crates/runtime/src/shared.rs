@@ -1,5 +1,5 @@
-//! What decides, of a configuration: rules, objectives and agents, as digests, so that servers on one ledger can tell whether they
-//! decide alike. Bounds, addresses and secrets are not part of it.
+//! The parts of a configuration that affect decisions: rules, objectives and agents, as digests, so that servers on one ledger can check whether they
+//! make the same decisions. Limits, addresses and secrets are not part of it.
 
 use std::collections::BTreeMap;
 

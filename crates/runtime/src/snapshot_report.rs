@@ -1,4 +1,4 @@
-//! What people are shown of a snapshot: of one that was derived here, or of its document from a server.
+//! A snapshot as people are shown it: derived here, or from a server's document.
 
 use crealeph_contracts::entry::Entry;
 use crealeph_contracts::json::{Limits, Node, NodeKind, parse};

@@ -1,5 +1,5 @@
-//! Tokens and cost as agents reported them: of work runs by their receipts, of Builder executions by their records. Nothing of it is
-//! measured here, and what was not reported is counted as such. Owns the window: how many entries and bytes are read, newest first;
+//! Tokens and cost as agents reported them: of work runs by their receipts, of Builder executions by their records. Nothing is
+//! measured here, and runs that reported nothing are counted. Owns the window: how many entries and bytes are read, newest first;
 //! what is left out is stated.
 
 use std::collections::{BTreeMap, BTreeSet};

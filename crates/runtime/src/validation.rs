@@ -1,4 +1,4 @@
-//! What is shown of a document that was validated, the same by the command line's `--json` and by the server.
+//! The result of validating a document, as the command line's `--json` and the server both show it.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Runs that were accepted: this process takes them up as long as it may run something, tenants in turn, those of processes that
-//! died as well. When the server stops, what does not end in time is given back.
+//! Accepted runs: this process starts them while it has capacity, tenants in turn, including those of processes that
+//! died. When the server stops, runs that do not end in time are released.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_for_accepted_runs_takes_nobody_the_last_place() {
+    fn looking_for_accepted_runs_does_not_take_the_last_slot() {
         let folder = tempfile::tempdir().unwrap();
         let server = server(folder.path());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

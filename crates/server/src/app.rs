@@ -1,4 +1,4 @@
-//! What all requests share: the ledger, the settings, and what is counted.
+//! The state that all requests share: the ledger, the settings, and counters.
 
 use std::sync::Arc;
 

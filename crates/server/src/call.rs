@@ -1,4 +1,4 @@
-//! A request as a handler sees it: who asks, its parameters and body, all within bounds and read strictly.
+//! A request as a handler sees it: its identity, parameters and body, all within limits and parsed strictly.
 
 use std::sync::Arc;
 

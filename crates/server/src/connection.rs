@@ -1,5 +1,5 @@
-//! One connection: its handshake if the server has TLS, then its requests, each step within its bound. A connection ends by
-//! itself, by a client's fault, or by a bound; none of that is an error of the server.
+//! One connection: its handshake if the server has TLS, then its requests, each step within its limit. A connection ends by
+//! itself, because of a client's fault, or because of a limit; none of these is an error of the server.
 
 use std::convert::Infallible;
 use std::io;

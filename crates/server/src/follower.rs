@@ -1,8 +1,8 @@
-//! Who reads logs for event streams: one follower for each tenant that has a stream, however many streams those are. It reads
-//! what is new once, into a [`Ring`] that they share, and wakes them; what they missed before they read for themselves.
+//! Readers of logs for event streams: one follower for each tenant that has a stream, however many streams there are. It reads
+//! new entries once, into a [`Ring`] that the streams share, and wakes them; earlier entries they read themselves.
 //!
-//! A follower reads when its own tenant's log may have grown, and every few seconds without a notice: that of another
-//! process can be lost. It goes with its last stream.
+//! A follower reads when its tenant's log may have grown, and every few seconds without a notification: one from another
+//! process can be lost. It ends with its last stream.
 
 use std::collections::HashMap;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Which names the server answers to. A page of another site that a browser shows can send requests to a loopback address;
+//! The host names that the server answers to. A page of another site in a browser can send requests to a loopback address;
 //! its `Host` (after DNS rebinding) or its `Origin` gives it away.
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! From a request to its answer: the checks that every request goes through, in their order, and the router that the table
-//! of routes makes. Name and origin of the request, size of URL and headers; then per route the key and its role, its use,
+//! From a request to its answer: the checks that every request goes through, in order, and the router that the table
+//! of routes defines. Host and origin of the request, size of URL and headers; then per route the key and its role, its rate,
 //! the parameters, the body; then the handler.
 
 use std::sync::atomic::{AtomicU32, Ordering};

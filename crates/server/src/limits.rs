@@ -1,5 +1,5 @@
 //! What one key may use at a time: requests in flight, and requests in a second (a bucket of tokens, refilled steadily).
-//! Only keys that were authenticated are counted, so the table is bounded by the keys there are; those at rest are dropped.
+//! Only authenticated keys are counted, so the table is bounded by the number of keys; idle ones are dropped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! This process among those that use the ledger: it enters before it answers, renews its entry while it runs, and ends when others
-//! came with another configuration to replace it.
+//! The registration of this process among those that use the ledger: it registers before it answers, renews its registration while it runs, and exits when others
+//! replace it with another configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

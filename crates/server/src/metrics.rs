@@ -1,5 +1,5 @@
-//! What the server counts of itself, as OpenMetrics text. It is about all tenants together, so no key of a tenant opens it: it
-//! has a port of its own, or is not served. No label holds a tenant, key, robot or id; each has a fixed set of values.
+//! The server's metrics, as OpenMetrics text. They cover all tenants, so no tenant's key gives access to them: they
+//! have a separate port, or are not served. No label contains a tenant, key, robot or id; each has a fixed set of values.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Whether the ledger has one tenant alone, so that no one has to say which one they sign in to. Anyone may ask, so the ledger is
-//! asked every ten seconds at most; one that does not let this server list its tenants counts as one with several.
+//! Whether the ledger has only one tenant, so that no one has to name the one they sign in to. Anyone may ask, so the ledger is
+//! queried every ten seconds at most; one that does not let this server list its tenants counts as having several.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

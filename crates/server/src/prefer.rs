@@ -1,5 +1,5 @@
-//! What a client prefers about when it is answered (RFC 7240): `respond-async`, `wait=SECONDS`. Other preferences, and those that
-//! cannot be read, are ignored, as the RFC has it.
+//! A client's preferences about when it is answered (RFC 7240): `respond-async`, `wait=SECONDS`. Other preferences, and those that
+//! cannot be parsed, are ignored, as the RFC requires.
 
 use axum::http::{HeaderMap, HeaderValue};
 

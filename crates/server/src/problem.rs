@@ -1,5 +1,5 @@
-//! What is not an answer: RFC 9457 problem documents, with the same stable codes as the command line. A problem that is not
-//! the client's says no more than its code; the log has the cause, under the request's id.
+//! Errors: RFC 9457 problem documents, with the same stable codes as the command line. A problem that is not
+//! the client's fault shows only its code; the log has the cause, under the request's id.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The newest entries of one log, rendered once for all event streams of a tenant. A ring has everything after a place up to
-//! its end, without a gap; what it no longer has is read from the log.
+//! The newest entries of one log, rendered once for all event streams of a tenant. A ring has everything after a position up to
+//! its end, without a gap; older entries are read from the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

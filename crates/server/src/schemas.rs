@@ -1,5 +1,5 @@
-//! The shapes of what the API takes and answers, as JSON Schema. What a contract or a document of the ledger fixes comes from
-//! `contracts`; the few shapes that only the API has are here. The tests hold every answer to them.
+//! The schemas of requests and answers of the API, as JSON Schema. Schemas of contracts and documents of the ledger come from
+//! `contracts`; the few that only the API has are here. The tests check every answer against them.
 
 mod robots;
 

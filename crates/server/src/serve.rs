@@ -1,4 +1,4 @@
-//! The listening socket: connections within their bounds, and an end in which requests in flight are finished.
+//! The listening socket: connections within their limits, and a shutdown that finishes requests in flight.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! The settings of `[server]`: names that the server answers to, and a bound on everything that a client can use up.
+//! The settings of `[server]`: names that the server answers to, and a limit on every resource that a client can use up.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Snapshots that were derived a moment ago: while nothing is written, a robot's snapshot is the one that was answered before.
+//! A cache of snapshots: while nothing is written, a robot's snapshot is the one of the previous answer.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A connection whose client must read: when nothing can be written for a while, the connection is cut.
+//! A connection whose client must read: if nothing can be written for a while, the connection is closed.
 
 use std::io;
 use std::pin::Pin;

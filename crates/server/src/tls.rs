@@ -1,5 +1,5 @@
-//! TLS of the server's own: certificate and key from two PEM files, read again when they change. A pair that cannot be used is
-//! logged, and the one before stays. TLS 1.2 and 1.3, HTTP/1.1 alone.
+//! The server's TLS: certificate and key from two PEM files, reloaded when they change. A pair that cannot be used is
+//! logged, and the previous one stays. TLS 1.2 and 1.3, only HTTP/1.1.
 
 use std::fs::{File, Metadata};
 use std::io::Read as _;

@@ -1,5 +1,5 @@
-//! The workspace that the server is started in: what of it is shown, and undoing a run in it. Owns that one run is undone at a time, within the
-//! bound of runs, and that a stopping server ends it; what an undo does and refuses is `runtime`'s.
+//! The workspace that the server is started in: what the server shows of it, and undoing a run in it. Ensures that one run is undone at a time, within the
+//! limit of runs, and that a stopping server ends it; `runtime` decides what an undo does and refuses.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -47,7 +47,7 @@ impl<'s> Browser<'s> {
 }
 
 #[test]
-fn every_page_serves_its_roles_and_nobody_else() {
+fn every_page_serves_only_its_roles() {
     let server = Running::start();
     let tokens = ROLES.map(|role| server.key("own", role));
     let other = server.key("other", "operator");

@@ -1,5 +1,5 @@
-//! A log whose people and rules an admin changes: of a ledger here, or of a server. The statement is made and signed on this machine
-//! either way; of a server it takes which log it is, which must be the one that the server named before, and whose the admin's key is.
+//! A log whose people and rules an admin changes: of a local ledger, or of a server. The statement is built and signed on this machine
+//! either way; the server only provides the log's name, which must be the one that it named before, and the owner of the admin's key.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `crealeph approval`: who approved what, derived again from the log or an export (R33).
+//! `crealeph approval`: who approved what, recomputed from the log or an export (R33).
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! A verdict that is handed in to a server. The server writes the statement, and this machine signs it, so everything in it that can be
-//! known here is compared with what the person was shown: a server that lies gets no signature over anything else.
+//! A verdict that is submitted to a server. The server writes the statement, and this machine signs it, so everything in it that is
+//! known here is compared with what the person was shown: a malicious server gets no signature over anything else.
 
 use crealeph_contracts::approval::{
     ApprovalDocument as _, ApprovalRule, SignedPayload, SubjectKind, VerdictRequest, VerdictStatement,

@@ -1,4 +1,4 @@
-//! `crealeph policy backtest`: every recorded decision again under candidate rules, and those that would flip. Streams:
+//! `crealeph policy backtest`: re-evaluates every recorded decision under candidate rules and lists those that would flip. Streams:
 //! one page of records at a time.
 
 use std::io::ErrorKind;

@@ -1,6 +1,6 @@
-//! What a shell offers where an argument takes a name: runs, agents, robots, executions, people. Asked for on every press of a key, so
-//! it reads little, writes nothing, starts nothing and never fails: what cannot be read offers nothing. Of a configuration that is not
-//! trusted the names of agents are read, and nothing that it points to is opened.
+//! The names that a shell offers as completions: runs, agents, robots, executions, people. Called on every press of a key, so
+//! it reads little, writes nothing, starts nothing and never fails: what cannot be read offers nothing. From a configuration that is not
+//! trusted only the names of agents are read, and nothing that it points to is opened.
 
 use std::ffi::{OsStr, OsString};
 

@@ -1,5 +1,5 @@
-//! Ids of entries and executions as people type and read them: `@` for the newest and `@-` for the one before, a start that only one
-//! id has, and on the screen the shortest such start. Programs get and may give whole ids.
+//! Ids of entries and executions as people type and read them: `@` for the newest and `@-` for the one before, a unique prefix
+//! of an id, and on the screen the shortest such prefix. Programs get whole ids and may give them.
 
 use std::collections::BTreeMap;
 

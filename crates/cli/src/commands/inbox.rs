@@ -1,4 +1,4 @@
-//! `crealeph inbox`: everything that waits for a person.
+//! `crealeph inbox`: everything that awaits approval.
 
 use clap::Args;
 use crealeph_contracts::short_id::NamedKind;

@@ -1,4 +1,4 @@
-//! `crealeph init`: a folder to begin in, with a commented configuration, a first agent to change, and what it takes to run
+//! `crealeph init`: a folder to start in, with a commented configuration, a first agent to change, and what is needed to run
 //! it. Writes only files that are not there yet.
 
 use std::fs;

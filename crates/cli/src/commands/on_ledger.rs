@@ -1,5 +1,5 @@
-//! What commands over a ledger share: where it is, whose part of it, and one of several tasks. A task may read from an
-//! export instead, which is taken into a ledger of its own that is gone when the command ends.
+//! What commands over a ledger share: its location, the tenant, and one of several tasks. A task may read from an
+//! export instead, which is imported into a temporary ledger that is removed when the command ends.
 
 use std::path::Path;
 

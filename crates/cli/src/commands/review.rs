@@ -1,4 +1,4 @@
-//! `crealeph review`: what PARTIAL_REQUIRES_REVIEW asks for, done by a person (R14).
+//! `crealeph review`: the review by a person that PARTIAL_REQUIRES_REVIEW requires (R14).
 
 use std::path::{Path, PathBuf};
 

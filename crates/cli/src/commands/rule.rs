@@ -1,4 +1,4 @@
-//! `crealeph rule`: what needs how many approvals, of whom (R33).
+//! `crealeph rule`: how many approvals drafts and changes need, and from whom (R33).
 
 use std::path::PathBuf;
 

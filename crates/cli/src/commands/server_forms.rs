@@ -1,4 +1,4 @@
-//! Which commands ask a server (`--server`), which refuse to and what to type instead, and which need neither a server nor a ledger.
+//! Which commands can use a server (`--server`), which cannot and what to type instead, and which need neither a server nor a ledger.
 //! Every command has its row; a test compares the rows with the command line.
 
 use crate::failure::ServerFailure;

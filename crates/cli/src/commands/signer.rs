@@ -1,4 +1,4 @@
-//! `crealeph signer`: the keys of workspaces elsewhere whose receipts the ledger takes.
+//! `crealeph signer`: the keys of workspaces elsewhere whose receipts the ledger accepts.
 
 use std::path::PathBuf;
 

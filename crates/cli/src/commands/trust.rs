@@ -1,4 +1,4 @@
-//! `crealeph trust`: see what a configuration would grant, and accept it; or accept a `.crealeph` that was there before.
+//! `crealeph trust`: shows what a configuration would grant, and accepts it; or accepts an existing `.crealeph`.
 
 use std::path::{Path, PathBuf};
 

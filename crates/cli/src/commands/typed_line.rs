@@ -1,5 +1,5 @@
 //! A command line before it is parsed, while it is being typed or when its help is asked for: which workspace and configuration it is
-//! about. Reads alone; of a configuration that is not trusted names and numbers are read, and nothing that it points to.
+//! about. Only reads; from a configuration that is not trusted it reads names and numbers, and nothing that it points to.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

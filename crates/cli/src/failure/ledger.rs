@@ -1,4 +1,4 @@
-//! What the ledger refuses or does not hold.
+//! What the ledger refuses or does not have.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

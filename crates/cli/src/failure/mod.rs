@@ -1,5 +1,5 @@
 //! How a command fails: what failed, on what, what next; a stable code for programs and an exit code for shells. One type
-//! for each kind of operation; here what they have in common. A hint says what to do next; it is never part of a message.
+//! for each kind of operation; this file has what they share. A hint says what to do next; it is never part of a message.
 
 mod approvals;
 mod arguments;

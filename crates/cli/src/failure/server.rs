@@ -1,4 +1,4 @@
-//! What keeps the server from running, keys from being granted, and webhooks from being made.
+//! Failures of the server, of keys and of webhooks.
 
 use std::borrow::Cow;
 

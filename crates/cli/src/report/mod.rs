@@ -1,5 +1,5 @@
-//! A report as a document: headings, facts, tables, texts. What is said is put together once; Markdown and HTML write the same
-//! document. A text in it is foreign unless it is a label, and each writer escapes all of them, so nothing that an agent wrote can
+//! A report as a document: headings, facts, tables, texts. Its contents are built once; Markdown and HTML write the same
+//! document. A text in it is untrusted unless it is a label, and each writer escapes all texts, so nothing that an agent wrote can
 //! become markup, move what is around it or stay invisible.
 
 mod html;

@@ -299,7 +299,7 @@ fn entries_are_appended_through_a_server_up_to_the_first_that_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_said() {
+fn commands_without_a_server_form_say_so() {
     let asked = Asked::new("");
     let reader = asked.server.key("local", &["--role", "reader"]);
     let said = |code: &str, words: &str, (status, _, stderr): (i32, String, String)| {

@@ -141,7 +141,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn two_servers_on_one_sqlite_file_lose_and_double_nothing() {
+fn two_servers_on_one_sqlite_file_lose_and_duplicate_nothing() {
     let first = Running::start_in(prepared());
     let (child, second) = start_process(&first.scratch, &[]);
     let _ended = Ended(child);

@@ -254,7 +254,7 @@ fn encoded(id: &str) -> String {
 }
 
 #[test]
-fn what_is_no_answer_is_not_taken_for_one() {
+fn invalid_answers_of_a_server_are_refused() {
     let asked = Asked::new("");
     let key = asked.server.key("local", &["--role", "reader"]);
     let page = "Content-Type: application/json\r\n";
@@ -310,7 +310,7 @@ fn what_is_no_answer_is_not_taken_for_one() {
 }
 
 #[test]
-fn a_server_is_asked_over_tls_if_its_authority_is_trusted() {
+fn a_server_is_used_over_tls_if_its_authority_is_trusted() {
     let scratch = crate::scratch::Scratch::with_ledger("");
     ["server", "other"].iter().for_each(|name| make_pair(&scratch, name));
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];

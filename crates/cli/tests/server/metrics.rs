@@ -58,7 +58,7 @@ fn value(samples: &[Value], name: &str, label: (&str, &str), status: Option<&str
 }
 
 #[test]
-fn metrics_count_what_happens_and_name_nobody() {
+fn metrics_count_events_and_identify_no_one() {
     let scratch = Scratch::new();
     scratch.write("crealeph.toml", "[server]\nmax_batch_entries = 1\nmetrics = \"127.0.0.1:0\"\n");
     let server = Running::start_in(scratch);

@@ -182,7 +182,7 @@ fn try_post(client: &Client, token: &str, body: &str) -> Option<u16> {
 }
 
 #[test]
-fn killed_servers_and_a_restarted_database_lose_and_double_nothing() {
+fn killed_servers_and_a_restarted_database_lose_and_duplicate_nothing() {
     let mut postgres = Postgres::start_durable();
     let team = Team::start(&postgres, "");
     let (_, token) = team.key("writer");

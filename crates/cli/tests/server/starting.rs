@@ -7,7 +7,7 @@ use crate::running::{Running, start_process};
 use crate::scratch::{Scratch, ended, signal};
 
 #[test]
-fn in_an_empty_folder_it_makes_a_ledger_and_stops_in_order() {
+fn in_an_empty_folder_it_creates_a_ledger_and_shuts_down_cleanly() {
     let server = Running::start("");
     assert!(server.scratch.path().join(".crealeph/ledger.db").exists());
     let health = server.request("GET", "/healthz", None, None);

@@ -199,7 +199,7 @@ fn tells_what_was_used(server: &Running, reader: &str, other: &str) {
 }
 
 #[test]
-fn a_server_that_is_away_changes_nothing_of_a_run_and_gets_its_receipt_later() {
+fn an_unreachable_server_does_not_change_a_run_and_gets_its_receipt_later() {
     let world = developer();
     // No one listens there.
     let url = "http://127.0.0.1:9";

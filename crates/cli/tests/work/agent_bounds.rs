@@ -16,7 +16,7 @@ fn files(count: usize) -> String {
 }
 
 #[test]
-fn they_fill_what_a_task_leaves_open_and_a_flag_goes_before_them() {
+fn agent_bounds_are_defaults_of_a_task_and_flags_override_them() {
     let world = bounded("max_files = 12\nmax_tool_ops = 7\ntimeout_ms = 90000");
     let run = |flags: &[&str], count| {
         let script = files(count);
@@ -35,7 +35,7 @@ fn they_fill_what_a_task_leaves_open_and_a_flag_goes_before_them() {
 }
 
 #[test]
-fn they_cap_an_item_of_a_file_which_keeps_the_contracts_defaults() {
+fn agent_bounds_cap_an_item_of_a_file_which_keeps_the_contracts_defaults() {
     let world = bounded("max_files = 12\nmax_delta_size = 20");
     let usual = world.run_one(item("usual", &files(11)));
     assert_eq!(usual["denial_reason"], "Exceeded max files: 11 > 10", "they do not raise the default");

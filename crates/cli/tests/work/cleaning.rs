@@ -41,7 +41,7 @@ fn replay(world: &World, line: &Value) -> (i32, String) {
 }
 
 #[test]
-fn where_nothing_ran_nothing_is_made() {
+fn cleaning_a_workspace_without_runs_creates_nothing() {
     let world = World::new();
     let before = files(&world.at("."));
     for arguments in [&["--dry-run"] as &[&str], &["--keep", "0"]] {
@@ -114,7 +114,7 @@ fn a_held_change_lands_after_everything_around_it_was_cleaned() {
 }
 
 #[test]
-fn a_run_that_goes_on_loses_nothing() {
+fn cleaning_removes_nothing_of_a_run_in_progress() {
     let world = World::with(&AGENTS.replacen("\"agent-1\"", "\"agent-1\"\nread = [\"../gate\"]", 1));
     world.write("a.txt", "one\n");
     fs::create_dir(world.at("../gate")).unwrap();

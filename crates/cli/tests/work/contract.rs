@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::world::{World, item, item_with};
 
 #[test]
-fn a_success_changes_the_workspace_and_tells_all_of_it() {
+fn a_success_changes_the_workspace_and_reports_everything() {
     let world = World::new();
     let before = world.state();
     let script = "printf 'four\\n' >> a.txt; printf new > c.txt; rm src/b.txt; chmod +x c.txt";

@@ -67,7 +67,7 @@ fn the_statement_names_program_version_models_and_who_started_it() {
 }
 
 #[test]
-fn a_verdict_stands_in_the_statement_of_the_run_that_it_decided() {
+fn a_verdict_is_in_the_statement_of_its_run() {
     let world = World::new();
     for (id, command, word) in [("yes", "approve", "approved"), ("no", "reject", "rejected")] {
         let held = world.run(&[item(id, &format!("echo {id} > {id}.txt"))], &["--hold"]);

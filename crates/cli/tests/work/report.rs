@@ -46,7 +46,7 @@ fn world_with_a_hostile_run() -> World {
 }
 
 #[test]
-fn a_report_tells_what_was_asked_changed_tested_and_proved() {
+fn a_report_shows_task_change_tests_and_proof() {
     let world = world_with_a_hostile_run();
     assert!(world.crealeph(&["ledger", "checkpoint"]).status.success());
     let (code, report) = report(&world, &["--run", "it"]);
@@ -111,7 +111,7 @@ fn what_was_altered_is_refused_and_named() {
 }
 
 #[test]
-fn an_export_tells_the_same_offline_and_says_what_it_cannot_know() {
+fn a_report_from_an_export_is_the_same_and_lists_what_it_cannot_know() {
     let world = world_with_a_hostile_run();
     let keep = |arguments: &[&str]| text(&world.crealeph(arguments)).to_owned();
     keep(&["ledger", "checkpoint"]);
@@ -149,7 +149,7 @@ fn an_export_tells_the_same_offline_and_says_what_it_cannot_know() {
 }
 
 #[test]
-fn many_runs_are_listed_and_the_newest_told() {
+fn many_runs_are_listed_and_the_newest_shown_in_full() {
     let world = World::new();
     for number in 0..3 {
         world.run(&[item(&format!("it-{number}"), &format!("echo {number} > n.txt"))], &[]);
@@ -200,7 +200,7 @@ fn a_report_is_a_new_file_in_the_format_of_its_name() {
 }
 
 #[test]
-fn an_execution_is_told_with_the_evidence_it_rested_on() {
+fn an_execution_is_shown_with_its_evidence() {
     let world = World::with(PLANNER);
     world.write("entries.jsonl", ENTRIES);
     let request = json!({ "robotId": "shop-17", "objective_type": "landing_plan",

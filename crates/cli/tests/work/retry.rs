@@ -246,7 +246,7 @@ fn a_change_is_kept_up_to_its_bounds_and_not_one_past() {
 }
 
 #[test]
-fn the_oldest_capsules_make_room() {
+fn the_oldest_capsules_are_deleted_first() {
     let world = World::new();
     let run =
         |id: &str| world.run_one(item_with(id, "echo x > x", json!({ "constraints": { "max_files": 0 } })));

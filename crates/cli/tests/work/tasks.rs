@@ -147,7 +147,7 @@ fn a_held_run_stays_bound_to_its_robot() {
 }
 
 #[test]
-fn drafts_are_no_work() {
+fn drafts_are_not_work_items() {
     let world = planned();
     assert!(fed(&world, &["build", "-"], &request("e-1", true)).status.success());
     let none = world.crealeph(&["work", "from-tasks", "e-1"]);

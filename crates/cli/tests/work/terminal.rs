@@ -145,7 +145,7 @@ fn progress_on_a_narrow_screen_is_drawn_over_itself() {
 }
 
 #[test]
-fn an_interrupted_run_says_so_beside_its_progress() {
+fn an_interruption_is_reported_next_to_the_progress() {
     let gate = Gate::new();
     let world = World::with(&gate.agents());
     let path = world.items(&[item("w", &gate.wait())]);

@@ -28,7 +28,7 @@ fn done(world: &World, undone: &Ran) -> Value {
 const CHANGE: &str = "echo x >> a.txt; chmod +x a.txt; echo n > n; ln -s a.txt l; rm src/b.txt; mkdir src/b.txt; echo i > src/b.txt/inside";
 
 #[test]
-fn a_run_is_undone_and_the_undoing_too() {
+fn a_run_is_undone_and_the_undo_too() {
     let world = World::new();
     let before = world.state();
     let landed = world.run_one(item_with("w", CHANGE, json!({ "test_command": "test -s a.txt" })));
@@ -55,7 +55,7 @@ fn a_run_is_undone_and_the_undoing_too() {
 
 /// Ctrl-C while the change is still being applied to a view, before any test runs.
 #[test]
-fn an_undoing_that_is_interrupted_early_has_not_failed() {
+fn an_undo_that_is_interrupted_early_has_not_failed() {
     let world = World::new();
     let bounds = json!({ "constraints": { "max_files": 1500, "max_delta_size": 1500 } });
     let landed =
@@ -98,7 +98,7 @@ fn what_later_changes_touched_is_not_undone_and_they_are_named() {
 }
 
 #[test]
-fn an_undoing_is_tested_judged_and_can_be_held() {
+fn an_undo_is_tested_judged_and_can_be_held() {
     let world = World::new();
     let landed =
         world.run_one(item_with("w", "echo n > n; echo m > m", json!({ "test_command": "test -e n" })));
@@ -143,7 +143,7 @@ fn only_what_landed_is_undone() {
 }
 
 #[test]
-fn on_a_branch_the_undoing_is_a_commit() {
+fn on_a_branch_the_undo_is_a_commit() {
     let world = World::new();
     world.init_git();
     let to_branch = ["--publish", "branch:agents/x"];

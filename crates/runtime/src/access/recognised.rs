@@ -1,5 +1,5 @@
-//! Keys that were recognised a moment ago, so that a request need not read the log for its key while nothing is written. A revocation is
-//! written, so it ends that in every process at once; an expiry is compared each time.
+//! A cache of recognised keys, so that a request need not read the log for its key while nothing is written. A revocation is
+//! written, so it invalidates the cache in every process immediately; an expiry is compared each time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! The agents of `crealeph.toml`: each table `[agents."planner@1"]` becomes checked settings, and those become agents.
-//! Refuses a table that is not understood to the last key. What the machine lacks (a secret, a program) is found out
-//! when the agent is called, so that one agent's lack does not take the others away.
+//! Refuses a table with an unknown key. What the machine lacks (a secret, a program) is found out
+//! when the agent is called, so that it affects only that agent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Sockets on which the thread of a call waits itself: until data arrives, its time expires, or it is cancelled,
-//! whichever is first. So a call needs no thread in addition to its own, but for names that have to be looked up.
+//! whichever is first. So a call needs no extra thread, except to look up names.
 
 use std::cell::RefCell;
 use std::io::{self, Read as _, Write as _};

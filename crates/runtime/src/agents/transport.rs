@@ -1,5 +1,5 @@
 //! One POST to a server that is not trusted: bounded in time and size, without redirects or proxies, ended when the
-//! request is cancelled. Owns the headers that must not show and takes them out of every reason.
+//! request is cancelled. Owns the secret headers and redacts them from every reason.
 
 use std::io::Read as _;
 use std::path::Path;

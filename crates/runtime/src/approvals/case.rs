@@ -1,4 +1,4 @@
-//! A subject of approval with all that a verdict on it is judged by: a draft or a held change, the log it was read in, and its state.
+//! A subject of approval with everything needed to judge a verdict on it: a draft or a held change, the log it was read in, and its state.
 
 use crealeph_contracts::approval::{ApprovalEntry, LoggedApproval};
 use crealeph_contracts::held_change::HeldChangeRecord;

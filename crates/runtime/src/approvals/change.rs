@@ -1,4 +1,4 @@
-//! A held change as a subject of approval: read from the ledger alone, so that people decide about it wherever they are; and the entries
+//! A held change as a subject of approval: read from the ledger alone, so that people can decide about it anywhere; and the entries
 //! of its landing, which only the process that holds the workspace's lock writes.
 
 use crealeph_contracts::approval::{

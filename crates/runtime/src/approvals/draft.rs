@@ -1,4 +1,4 @@
-//! A draft as a subject of approval: exactly what is shown, what it rests on, and whether that is still the newest.
+//! A draft as a subject of approval: exactly what is shown, the evidence it is based on, and whether that is still the newest.
 
 use crealeph_contracts::actor::Actor;
 use crealeph_contracts::digest::Blake3;

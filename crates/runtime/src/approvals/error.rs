@@ -1,4 +1,4 @@
-//! Why something about approvals was not done.
+//! Errors of approvals.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The entries about approvals, read at one place of the log and judged in its order; and the one way to add to them.
+//! The entries about approvals, read at one position of the log and judged in log order; and the only way to add to them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What waits for a person: drafts and held changes, with the rule that holds for each, who may decide and how many are missing.
+//! What awaits approval: drafts and held changes, with the rule that applies to each, who may decide and how many approvals are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

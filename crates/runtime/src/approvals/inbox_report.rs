@@ -1,4 +1,4 @@
-//! What is shown of what waits for a person, the same by the command line and by the server.
+//! The inbox as the command line and the server both show it.
 
 use crealeph_contracts::approval::{ApprovalRule, ProofKind, SubjectKind};
 use crealeph_contracts::held_change::HeldChangeRecord;

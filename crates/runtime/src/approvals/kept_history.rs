@@ -1,6 +1,6 @@
-//! The judged history of each tenant, kept with the open ledger, so that a process that stays checks each signature once. The judged
-//! state is a pure fold over the log's entries in their order, so it is continued where it ended. It holds as long as the log is the
-//! same: of the same name, and with the same root over the entries that were judged. Else everything is judged again.
+//! The judged history of each tenant, cached with the open ledger, so that a long-running process checks each signature once. The judged
+//! state is a pure fold over the log's entries in order, so it can be continued where it ended. It is valid as long as the log is the
+//! same: the same name, and the same root over the judged entries. Otherwise everything is judged again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

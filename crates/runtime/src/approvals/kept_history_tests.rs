@@ -1,4 +1,4 @@
-//! What is kept answers as if everything were judged again, and only for the log that it was judged of.
+//! The cached history answers as if everything were judged again, and only for the log that it was computed from.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::path::Path;
@@ -329,7 +329,7 @@ fn copied(world: &World) -> World {
 }
 
 #[test]
-fn past_the_bound_what_was_used_longest_ago_goes() {
+fn over_the_limit_the_least_recently_used_is_dropped() {
     let world = World::new();
     let ada = person("ada", 1);
     world.enrol(&ada, &ada);

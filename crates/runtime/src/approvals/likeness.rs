@@ -1,4 +1,4 @@
-//! Which subjects are alike, so that a person can decide about several in one go: of one class, under one rule.
+//! Which subjects are similar, so that a person can decide about several at once: of one class, under one rule.
 
 use crealeph_contracts::approval::SubjectKind;
 use crealeph_contracts::digest::Blake3;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_rule_can_tell_apart_is_not_alike() {
+    fn subjects_that_a_rule_distinguishes_are_not_alike() {
         let usual = SubjectLikeness {
             kind: SubjectKind::Change,
             objective: None,

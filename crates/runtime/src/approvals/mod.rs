@@ -1,5 +1,5 @@
-//! Approvals by people (R33): who is enrolled, which rules hold, what waits, and the verdicts that they sign with their own
-//! keys. What is written here is judged first as an outsider would judge it, and appended only if the log has not grown
+//! Approvals by people (R33): who is enrolled, which rules apply, what awaits approval, and the verdicts that people sign with their own
+//! keys. Every entry written here is first judged as an outsider would judge it, and appended only if the log has not grown
 //! since, so an honest log holds nothing that `crealeph ledger verify` refuses.
 
 mod case;

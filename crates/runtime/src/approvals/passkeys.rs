@@ -1,6 +1,6 @@
 //! Passkeys of people: the invitation that an admin signs, the enrolment by the link, and what a page needs to ask a browser for a
-//! passkey. Nothing is remembered between a question and its answer, so any server can take the answer: the challenge is the digest of
-//! a statement that comes back with it, and the log has one enrolment for an invitation.
+//! passkey. No state is kept between a question and its answer, so any server can accept the answer: the challenge is the digest of
+//! a statement that comes back with it, and the log has at most one enrolment for an invitation.
 //!
 //! A link ends in `#crealeph-invite_TENANT.NONCE.SECRET`. Browsers send what follows the `#` to no one, so no log of a server or proxy
 //! has it; the page posts it.

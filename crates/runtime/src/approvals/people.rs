@@ -1,4 +1,4 @@
-//! The statements that admins sign: made here with what they bind themselves to, signed elsewhere.
+//! The statements that admins sign: built here with what they are bound to, signed elsewhere.
 
 use crealeph_contracts::approval::{
     ADMINS, ApprovalRule, EnrolmentStatement, EnrolmentType, RevocationStatement, RevocationType,

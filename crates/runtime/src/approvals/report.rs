@@ -1,4 +1,4 @@
-//! What is shown of approvals, the same by the command line's `--json` and by the server.
+//! Approvals as the command line's `--json` and the server both show them.
 
 use crealeph_contracts::approval::{
     ApprovalDocument as _, ApprovalRule, SignedStatement as _, VerdictStatement,

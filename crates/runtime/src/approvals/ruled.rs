@@ -1,4 +1,4 @@
-//! What the past would have needed under rules: drafts, and changes of runs that succeeded. Reads alone; which rule fits is decided purely.
+//! What past drafts, and changes of successful runs, would have needed under rules. Only reads; a pure function decides which rule matches.
 
 use crealeph_contracts::approval::{ApprovalRule, SubjectKind};
 use crealeph_contracts::contract::Valid;

@@ -1,6 +1,6 @@
-//! A verdict on a subject: the statement that a person signs, the record of it, and the landing of a draft that follows from the last one
-//! needed. Quorum and lapse are checked and the landing is written in one step: if the log has grown, all is checked again. A change lands
-//! where its workspace is.
+//! A verdict on a subject: the statement that a person signs, the record of it, and the landing of a draft after the last one
+//! needed. Quorum and lapse are checked and the landing is written atomically: if the log has grown, all is checked again. A change lands
+//! in its workspace.
 
 use crealeph_contracts::approval::{
     ApprovalDecision, ApprovalEntry, ApprovalRule, LANDING, LandingRecord, LoggedApproval, ProofKind,

@@ -1,6 +1,6 @@
-//! Requests that are accepted now and run later, by whichever process comes to it (R12). Accepting is durable; the row goes in
+//! Requests that are accepted now and run later, by any process (R12). Accepting is durable; the row is removed in
 //! the transaction that writes the outcome. The process that runs one holds the lease of its execution, so a process that dies is
-//! followed by another when its lease has expired, and one that was overtaken writes nothing.
+//! replaced by another when its lease has expired, and one that was overtaken writes nothing.
 
 use crealeph_contracts::BuilderResponse;
 use crealeph_contracts::actor::Actor;

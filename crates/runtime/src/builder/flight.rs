@@ -1,5 +1,5 @@
-//! Requests in flight in this process: identical ones are joined, others of the same execution wait their turn. What
-//! is in flight elsewhere is settled by the ledger, where one attempt has one record.
+//! Requests in flight in this process: identical ones are joined, others of the same execution wait. Conflicts with
+//! other processes are resolved by the ledger, where one attempt has one record.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

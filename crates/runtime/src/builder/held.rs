@@ -1,5 +1,5 @@
-//! Work on one execution is held by one process at a time, across processes and machines: a lease of the ledger, renewed
-//! while the agent runs, given back however the run ends. A process that dies gives it back when its time has expired.
+//! Only one process at a time works on an execution, across processes and machines: it holds a lease of the ledger, renewed
+//! while the agent runs and released however the run ends. The lease of a process that dies expires.
 
 use std::time::Duration;
 

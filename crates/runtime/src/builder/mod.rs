@@ -1,5 +1,5 @@
 //! The orchestrator of builder-v1 (R12): request, snapshot, policy, gate, agent, validation, one transaction, answer. It
-//! decides nothing itself and keeps nothing but the requests in flight and those that were accepted. What it writes it writes in one
+//! decides nothing itself and keeps only the requests in flight and those that were accepted. It writes everything in one
 //! transaction, so a run that is interrupted anywhere leaves nothing, and the next identical request may run.
 
 mod accepted;

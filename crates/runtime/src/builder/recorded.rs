@@ -1,5 +1,5 @@
-//! What the ledger holds of executions: the newest event, the record of an attempt, and whether a recorded decision
-//! follows from what the ledger held then.
+//! What the ledger has of executions: the newest event, the record of an attempt, and whether a recorded decision
+//! follows from the ledger as it was then.
 
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::execution_record::RecordedArtifact;

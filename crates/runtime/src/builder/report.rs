@@ -1,5 +1,5 @@
-//! What is shown of executions, the same by the command line's `--json` and by the server: everything that the ledger holds
-//! of one, why it was decided so, and whether the decision can be derived again.
+//! Executions as the command line's `--json` and the server both show them: everything that the ledger has
+//! of one, why it was decided so, and whether the decision can be recomputed.
 
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::policy_output::PolicyReason;

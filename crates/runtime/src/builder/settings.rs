@@ -1,6 +1,6 @@
-//! What the Builder goes by, per tenant and robot: `[builder]`, over it `[tenants.NAME.builder]`, over that
+//! The Builder's settings, per tenant and robot: `[builder]`, overridden by `[tenants.NAME.builder]`, overridden by
 //! `[tenants.NAME.robots.NAME.builder]`, the same keys in each. A narrower table changes the keys that it has; artifact
-//! types only ever add up. All of it is checked when it is loaded, so that no robot's table fails when its turn comes.
+//! types only ever add up. Everything is checked when it is loaded, so that no robot's table fails later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_of_what_a_run_goes_by() {
+    fn the_version_covers_all_settings_of_a_run() {
         let of = |text: &str, definition: &str| {
             let scopes = load(text).unwrap();
             let robot = RobotId::parse("r 7").unwrap();

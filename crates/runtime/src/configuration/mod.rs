@@ -1,5 +1,5 @@
 //! `crealeph.toml`, read in one place. Owns the file, its bound and the list of its sections; what is in a section is
-//! read by the module that it configures, through [`Table`], to the last key. Relative paths start from the file's
+//! read by the module that it configures, through [`Table`], and every key must be known. Relative paths start from the file's
 //! folder.
 
 mod named;

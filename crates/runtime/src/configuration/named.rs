@@ -1,5 +1,5 @@
-//! The files that a configuration names, and those it is read through: what rights come from. Owns which keys hold a
-//! path; a word of a command counts if the sandbox would take it for a file, whether one is there yet or not.
+//! The files that a configuration names, and those it is read through: they define grants. Owns which keys contain a
+//! path; a word of a command counts if the sandbox would treat it as a file, whether it exists yet or not.
 
 use std::path::{Path, PathBuf};
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_that_rights_come_from_is_found() {
+    fn every_file_that_defines_grants_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for name in ["run.sh", "a.txt", "my tool"] {

@@ -1,5 +1,5 @@
 //! Runs as a log has them: receipts of the ledger's own workspaces and reported ones, newest first; one of them with its documents, its
-//! proof, its diff and what it printed, as far as the log holds that, or else the workspace on this machine.
+//! proof, its diff and its output, as far as the log has them, or else the workspace on this machine.
 
 use std::collections::BTreeMap;
 

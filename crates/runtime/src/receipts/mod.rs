@@ -1,5 +1,5 @@
 //! Receipts of work runs as a log has them: those of the ledger's own workspaces, and those that were reported from elsewhere by a
-//! signer whose key an admin enrolled. Reported ones are there to be read; nothing here or elsewhere counts them.
+//! signer whose key an admin enrolled. Reported ones are only for reading; nothing counts them.
 
 mod log;
 mod outbox;

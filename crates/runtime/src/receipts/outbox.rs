@@ -1,5 +1,5 @@
 //! Receipts on their way to a server: written into a folder of the user's state before they are sent, and removed once the server has
-//! them. Owns the bound of that folder; what it costs the oldest is said, never done silently. A run's outcome does not depend on it.
+//! them. Owns the limit of that folder; dropped reports are named, never dropped silently. A run's outcome does not depend on it.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_reports_make_room_and_are_named() {
+    fn the_oldest_reports_are_dropped_and_named() {
         let folder = tempfile::tempdir().unwrap();
         let target = ServerClient::new("http://127.0.0.1:9", "crealeph_x", None).unwrap();
         let outbox = Outbox::open(folder.path(), &target).unwrap();

@@ -1,4 +1,4 @@
-//! The keys of workspaces elsewhere whose receipts a tenant takes: enrolled, listed, revoked, each an entry of the log.
+//! The keys of workspaces elsewhere whose receipts a tenant accepts: enrolled, listed, revoked, each an entry of the log.
 
 use std::borrow::Cow;
 

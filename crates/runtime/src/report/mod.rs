@@ -1,4 +1,4 @@
-//! What happened, for a person who was not there: what was asked, what was decided and on which evidence, what changed, who approved
+//! What happened, for a person who was not there: what was requested, what was decided and on which evidence, what changed, who approved
 //! it, and what of that is proved. One value, built once from a workspace and its ledger or from an export; `cli` renders it.
 //!
 //! Owns the bounds of a report: how many runs and executions are listed, how many are shown in full, how much of a text is kept. What

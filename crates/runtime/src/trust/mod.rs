@@ -2,7 +2,7 @@
 //! Owns the set of grants that a configuration asks for, and the record of what this user accepted. Asking is for the
 //! command line.
 //!
-//! What narrows a grant is accepted silently; what widens one is shown by itself.
+//! A change that narrows a grant is accepted silently; a change that widens one is shown.
 
 mod grants;
 mod store;

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_accepted_is_kept_until_it_is_taken_back() {
+    fn accepted_grants_are_kept_until_revoked() {
         let folder = tempfile::tempdir().unwrap();
         let store = TrustStore::open(&folder.path().join("state")).unwrap();
         let path = Path::new("/project/crealeph.toml");

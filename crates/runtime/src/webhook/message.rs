@@ -1,5 +1,5 @@
-//! What a receiver gets: a CloudEvent 1.0 about an entry, with ids alone or with the whole entry, signed as Standard Webhooks
-//! has it. The id of a message is the entry's, so it is the same at every try.
+//! The message to a receiver: a CloudEvent 1.0 about an entry, with only ids or with the whole entry, signed according to Standard
+//! Webhooks. The id of a message is the entry's, so it is the same at every attempt.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

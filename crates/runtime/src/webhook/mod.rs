@@ -1,6 +1,6 @@
-//! Webhooks: created, listed, enabled again, deleted and tried here; delivered by [`Deliverer`]. Each of it but a try is an entry
+//! Webhooks: created, listed, enabled, deleted and tested here; delivered by [`Deliverer`]. Each of these except a test is an entry
 //! of the tenant's log. Its secret, and how far it was delivered, are a subscription next to the log: a secret that signs
-//! cannot be kept as a digest, so it is in no entry, no export and no log line, and is shown once.
+//! cannot be stored as a digest, so it is in no entry, no export and no log line, and is shown once.
 
 mod delivery;
 mod message;

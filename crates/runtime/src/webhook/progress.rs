@@ -1,4 +1,4 @@
-//! How the deliveries of a webhook go, as its subscription's notes keep it.
+//! The delivery progress of a webhook, stored in its subscription's notes.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! Delivers webhooks while a server runs: at least once and in the order of the log for each, from the position that its
 //! subscription has. A webhook is delivered by the process that holds its lease; another takes over when that one dies.
-//! The position moves after the receiver took an entry, so a process that dies in between sends it again, under the same id.
+//! The position moves after the receiver accepted an entry, so if a process dies in between, the entry is sent again, with the same id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The bounds in an agent's own table, `[work.agents.NAME.bounds]`: they fill what a task on the command line leaves open, and cap an
+//! The limits in an agent's own table, `[work.agents.NAME.bounds]`: they are the defaults of a task on the command line, and cap an
 //! item that comes from a file, which keeps the contract's defaults (R25).
 
 use crealeph_contracts::WorkItem;

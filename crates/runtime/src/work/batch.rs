@@ -1,4 +1,4 @@
-//! A batch of items (R30): planned into levels, each level's items side by side in views of their own, then landed one after
+//! A batch of items (R30): planned into levels, each level's items run in parallel in separate views, then landed one after
 //! the other in the order of their ids. Owns the order, and that an interrupted batch resumes.
 
 use std::collections::{BTreeMap, BTreeSet};

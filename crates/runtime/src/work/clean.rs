@@ -1,6 +1,6 @@
 //! Removing what old runs left: their diffs, outputs and kept changes, the states that no newer run names, and the contents that only
-//! those needed. Owns what is never removed: receipts and their order, work items, results, replays, held runs, whatever is
-//! not over, and what someone wrote at the moment of a publish.
+//! those needed. Owns what is never removed: receipts and their order, work items, results, replays, held runs, unfinished
+//! runs, and what someone wrote at the moment of a publish.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! The agents for work in `crealeph.toml`: each table `[work.agents.<name>]` becomes checked settings. Refuses a table that
-//! is not understood to the last key; the nearest known one is named.
+//! has an unknown key, and names the nearest known one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! What a command of a work run finds inside the sandbox: the view of the workspace at its own path, the grants of the
-//! configuration, and nothing else. Owns the making of the request.
+//! configuration, and nothing else. Owns building the sandbox request.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! A dry run of everything that a run of an agent needs but the model: its program and version, its login, its hosts, the workspace's
-//! toolchains, the sandbox, and the tests on the tree as it is. Owns what is looked at and what would help; a secret is never read out.
+//! A dry run of everything that a run of an agent needs except the model: its program and version, its login, its hosts, the workspace's
+//! toolchains, the sandbox, and the tests on the unchanged tree. Owns the checks and the advice; never prints a secret.
 
 use std::path::{Path, PathBuf};
 

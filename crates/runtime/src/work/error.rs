@@ -1,4 +1,4 @@
-//! Why work cannot be done. What a run came to is no error; inside the chain of stages both end it, and `Stop` is either.
+//! Why work cannot be done. The outcome of a run is not an error; inside the chain of stages both end it, and `Stop` is either.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::store::RunsError;
 use crate::agents::process::with_causes;
 use crate::approvals::ApprovalError;
 
-/// Why work cannot be done; what a run came to is no error.
+/// Why work cannot be done; the outcome of a run is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
     /// The workspace cannot be opened.

@@ -1,4 +1,4 @@
-//! Reading what an agent left, within the bounds of its run. Owns the order: list the paths, judge by what needs no content,
+//! Reading what an agent wrote, within the limits of its run. Owns the order: list the paths, judge what needs no content,
 //! and only then read, hash and compare, until the run's time has expired. Copies nothing: contents stay in the view until the
 //! change lands.
 

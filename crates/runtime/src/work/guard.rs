@@ -1,4 +1,4 @@
-//! The guard over a running agent: counts what it reports as it comes, and ends the run the moment a bound is passed.
+//! The guard over a running agent: counts what it reports, live, and ends the run as soon as a limit is exceeded.
 //! Owns the counting and the reason; files and deltas are judged at the end, on what really changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

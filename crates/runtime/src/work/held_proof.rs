@@ -1,6 +1,6 @@
-//! What shows that a held change is still the one that was held: a statement of its files, its plan and its line in the
-//! journal, signed with the workspace's keys when the change is held, and made again and compared before it lands. Owns the
-//! statement's form, which no receipt can be taken for.
+//! Proof that a held change is unaltered: a statement of its files, its plan and its line in the
+//! journal, signed with the workspace's keys when the change is held, and rebuilt and compared before it lands. Owns the
+//! statement's format, which cannot be confused with a receipt.
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::json::{Limits, Node, ObjectWriter, canonical, parse};

@@ -1,6 +1,6 @@
-//! Which paths of a workspace a view does not show: `.crealeph`, what is private, and what `hide` names. By default `hide` leaves out
-//! what the current commit has, byte by byte: the agent reads it in `.git` anyway, and tests need it. A file that was changed since the
-//! commit stays hidden, since no one has published what is in it now. Contents of all that `hide` names are withheld from stores and
+//! Which paths of a workspace a view does not show: `.crealeph`, private paths, and what `hide` names. By default `hide` leaves out
+//! files that are byte for byte as in the current commit: the agent can read them in `.git` anyway, and tests need them. A file that was changed since the
+//! commit stays hidden, because its current content is not published. Contents of all files that `hide` names are withheld from stores and
 //! exports, shown or not, except what the run itself changes.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Changes that wait for a person: kept durably, whole, until someone approves or rejects them; tested again if the
-//! workspace has moved meanwhile. Owns what is written down of a held run, and what a verdict does to it.
+//! Changes that await approval: stored durably and completely until someone approves or rejects them; tested again if the
+//! workspace has changed meanwhile. Owns what is stored of a held run, and what a verdict does to it.
 
 use std::collections::BTreeMap;
 

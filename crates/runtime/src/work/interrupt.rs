@@ -1,5 +1,5 @@
-//! Ending everything that runs when a person says so. Owns the handles of the runs in progress, as long as they run;
-//! once used it stays used, and whatever starts afterwards is ended at once.
+//! Ending everything that runs when a person interrupts. Owns the handles of the runs in progress, as long as they run;
+//! once used it stays used, and anything that starts afterwards is ended immediately.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_what_runs_and_what_comes_and_forgets_what_is_over() {
+    fn an_interrupt_ends_current_and_later_runs_and_forgets_finished_ones() {
         let interrupt = Interrupt::default();
         let (over, running) = (interrupt.cancel().unwrap(), interrupt.cancel().unwrap());
         drop(over);

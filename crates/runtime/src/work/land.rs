@@ -1,5 +1,5 @@
-//! From a tested run to a change that is there (R30): on the state as it is now, tested again if something was merged since, then
-//! published, held, or committed to a branch. A run that gets this far and cannot land is rolled back whole.
+//! From a tested run to a landed change (R30): applied to the current state, tested again if something was merged since, then
+//! published, held, or committed to a branch. A run that gets this far and cannot land is rolled back completely.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What is in the way of a change that comes late: paths that are no longer what it needs, and the runs that changed them. Reads receipts;
+//! Conflicts of a change that lands late: paths that were changed since, and the runs that changed them. Reads receipts;
 //! changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};

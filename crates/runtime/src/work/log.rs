@@ -1,7 +1,7 @@
-//! What a run's agent and tests print, kept as it comes in the run's folder: redacted, bounded, and there after a crash. Owns the form
-//! of these files and their bound: the start and the end of the output stay, and the bytes in between are counted.
+//! The output of a run's agent and tests, written to the run's folder as it arrives: redacted, bounded, and there after a crash. Owns the format
+//! of these files and their limit: the start and the end of the output are kept, and the bytes in between are counted.
 //!
-//! A file is named by the place in the whole output where it begins (`output.0.log`), and holds whole records, one a line:
+//! A file is named by its offset in the whole output (`output.0.log`), and contains whole records, one per line:
 //!
 //! ```text
 //! agent> a line of the agent's standard output

@@ -1,4 +1,4 @@
-//! The run of a change that is made already: by the agent of an earlier run, or by undoing one. Owns that it takes the same way as the
+//! The run of an existing change: by the agent of an earlier run, or an undo. Ensures that it takes the same path as the
 //! change of an agent: applied to a view, read from it, admitted, tested, and then published, held or committed.
 
 use std::collections::BTreeMap;

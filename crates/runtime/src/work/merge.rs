@@ -1,5 +1,5 @@
-//! The receipt over the receipts that a level merged: by the reconciler, `agent-0`. Owns what it says, which is what those receipts say
-//! together.
+//! The receipt for the merge of a level, by the reconciler `agent-0`. Owns its contents: the merged receipts
+//! combined.
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::receipt::{ProofArtifact, SandboxStrength};

@@ -1,4 +1,4 @@
-//! Why a program could not be started inside the sandbox, and what of the configuration would provide it. Looks at the machine; the
+//! Why a program could not be started inside the sandbox, and which configuration would provide it. Looks at the machine; the
 //! answer is part of the reason in the receipt.
 
 use std::path::Path;

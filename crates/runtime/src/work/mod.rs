@@ -1,4 +1,4 @@
-//! Work runs (agent-run): an agent changes a workspace under hard bounds and either succeeds whole or leaves no trace.
+//! Work runs (agent-run): an agent changes a workspace within hard limits and either succeeds completely or leaves no trace.
 
 mod agent_bounds;
 mod batch;

@@ -1,5 +1,5 @@
-//! A part of what a run printed, as it is kept: from a place on, or its end. Owns how much of an output is handed out at once; reads
-//! alone.
+//! A part of a run's stored output: from an offset on, or its end. Owns how much of an output is returned at once; only
+//! reads.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! The change of a run that did not land, packed into one file (R34): a record of the run and its change on the first line, then the
-//! contents of the files that the run left, one after the other. Owns the form and its bounds; what is read back is checked to the
-//! last byte, and a file that holds anything else is refused.
+//! contents of the files that the run left, concatenated. Owns the format and its limits; a packed change is checked to the
+//! last byte when it is read, and a file with anything else is refused.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,8 @@
-//! Agents that are known by name: what their command lines need to run with no one to ask. Each is a table in the words of
+//! Built-in agents: what their command lines need to run without questions. Each is a table in the format of
 //! `[work.agents.NAME]`, which a configuration may use as its base (`preset = "claude"`) and override key by key.
 //!
-//! What a preset lists of secrets, files and sandbox presets is used if it is there on this machine; what a configuration
-//! itself lists has to be there.
+//! Secrets, files and sandbox presets that a preset lists are used if they exist on this machine; those that a configuration
+//! itself lists must exist.
 
 use std::path::{Path, PathBuf};
 

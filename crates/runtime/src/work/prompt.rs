@@ -1,5 +1,5 @@
-//! The prompt of an agent: a text with fields of the work item in braces. Owns the fields there are; refuses a template
-//! that names another, when it is loaded.
+//! The prompt of an agent: a template with fields of the work item in braces. Owns the list of fields; refuses a template
+//! with an unknown field when it is loaded.
 
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::shape::nearest;

@@ -1,5 +1,5 @@
-//! Which paths of a workspace no run may change: those that rights come from, and every folder and link on the way to
-//! them. Owns following that way as the kernel would; whether a change is denied is decided by `decision`.
+//! Which paths of a workspace no run may change: files that define grants, and every folder and link on the path to
+//! them. Owns following that path as the kernel would; `decision` decides whether a change is denied.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Runs, to be looked at: what there is, how each ended, what it changed. Reads alone; what a command shows of a run is a value from
+//! Runs, for reading: which there are, how each ended, what it changed. Only reads; everything that a command shows of a run is a value from
 //! here.
 
 use std::path::{Path, PathBuf};

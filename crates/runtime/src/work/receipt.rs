@@ -1,4 +1,4 @@
-//! Receipts of work runs (R31, R32): from the plain facts of a run to the documents that prove it. Owns the sealing: the
+//! Receipts of work runs (R31, R32): from the facts of a run to the documents that prove it. Owns the sealing: the
 //! receipt's hash, its place in the workspace's chain, the signed statement of the same facts, the replay script and the
 //! ledger entry. Reads the contents that changed, and writes nothing.
 

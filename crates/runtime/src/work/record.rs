@@ -1,5 +1,5 @@
-//! What is written of a run: its receipt and result, the journal's line, the ledger's entry. Owns the order of these steps, so
-//! that a crash between any two of them leaves what the next start can settle.
+//! Recording a run: its receipt and result, the journal's line, the ledger's entry. Owns the order of these steps, so
+//! that the next start can recover from a crash between any two of them.
 
 use std::path::Path;
 

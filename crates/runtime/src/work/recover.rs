@@ -1,5 +1,5 @@
-//! Settling what an earlier process left: publishes, runs without an outcome, receipts that the ledger lacks. Owns their order; it
-//! can be interrupted anywhere and done again.
+//! Recovering from an earlier process: publishes, runs without an outcome, receipts that the ledger lacks. Owns their order; it
+//! can be interrupted anywhere and repeated.
 
 use std::path::PathBuf;
 

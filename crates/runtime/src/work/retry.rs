@@ -1,5 +1,5 @@
-//! Judging a change again (R34): that of a run which was denied by a count, a path or a class, or whose tests failed, without calling its
-//! agent. Owns which runs can be retried, and that a packed change is the one that the run left. Everything that `work run` would refuse is
+//! Judging a change again (R34): the change of a run that was denied by a count, a path or a class, or whose tests failed, without calling its
+//! agent. Owns which runs can be retried, and checks that a packed change is the one that the run left. Everything that `work run` would refuse is
 //! refused here.
 
 use crealeph_contracts::WorkItem;

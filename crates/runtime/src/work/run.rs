@@ -1,4 +1,4 @@
-//! One run of a work item in a view of its own: the agent under guard, what it really changed, admission, tests. Owns the
+//! One run of a work item in its own view: the agent under guard, its actual change, admission, tests. Owns the
 //! steps from one stage to the next; touches nothing outside the view.
 
 use std::path::{Path, PathBuf};

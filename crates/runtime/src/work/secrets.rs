@@ -1,5 +1,5 @@
 //! What a run must not leave behind: the secrets that its agent or its tests were granted, and changes to what was hidden from it. Owns
-//! the words in which such a run is denied. What is shorter than eight bytes is redacted when it is captured, but denies nothing:
+//! the messages with which such a run is denied. A secret shorter than eight bytes is redacted when it is captured, but denies nothing:
 //! it would be found in ordinary files.
 
 use crealeph_contracts::WorkItem;

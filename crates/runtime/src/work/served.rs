@@ -1,5 +1,5 @@
-//! The workspace that a server is started in. Owns whom its runs are shown to: the tenant that its configuration names, and no one else; and
-//! that its `.crealeph` is the user's own whenever something of it is read.
+//! The workspace that a server is started in. Owns who sees its runs: only the tenant that its configuration names; and checks
+//! that its `.crealeph` belongs to the user whenever it is read.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Held changes in a tenant with enrolled people (R33): what their signed verdicts in the ledger come to is carried out here, by whichever
-//! process holds the workspace's lock. Conflict, quorum and lapse are checked under it, the landing is written right before the change is
-//! published, and the journal settles its outcome.
+//! Held changes in a tenant with enrolled people (R33): the result of their signed verdicts in the ledger is carried out here, by the
+//! process that holds the workspace's lock. Conflict, quorum and lapse are checked under it, the landing is written right before the change is
+//! published, and the journal decides its outcome.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The stages of a run, each made from the one before it: planned, worked, admitted, tested; then it lands, is held, or has ended.
-//! Owns what is known at each, and the evidence that a receipt is made from. No stage can be skipped, and none has a field that
+//! Owns what is known at each stage, and the evidence for the receipt. No stage can be skipped, and none has a field that
 //! is filled in later.
 
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! What is kept of runs, under `.crealeph/runs`: a folder for each, the journal, and which processes are alive. Owns the files and
-//! the lock; a file is there whole or not at all, a link in its place is never followed, and one past its bound is an error.
+//! The store of runs, under `.crealeph/runs`: a folder for each, the journal, and which processes are alive. Owns the files and
+//! the lock; a file is complete or absent, a link in its place is never followed, and a file over its limit is an error.
 //!
 //! ```text
 //! .crealeph/runs/lock              held while something is settled

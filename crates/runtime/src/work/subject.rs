@@ -1,5 +1,5 @@
-//! A held change as people decide about it: the record that is put into the ledger when it is held (R33), and the check that what lands is
-//! what the record says.
+//! A held change as people decide about it: the record that is written to the ledger when it is held (R33), and the check that the landing change is
+//! the recorded one.
 
 use crealeph_contracts::approval::SubjectKind;
 use crealeph_contracts::digest::Blake3;

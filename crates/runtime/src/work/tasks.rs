@@ -1,4 +1,4 @@
-//! Where the two worlds meet (R32): tasks that a Builder planned become work items, their runs are bound to the robot, and
+//! From the Builder to work (R32): tasks that a Builder planned become work items, their runs are bound to the robot, and
 //! the policy decides about `work.run` before anything starts.
 
 use crealeph_contracts::WorkItem;

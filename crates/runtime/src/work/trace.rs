@@ -1,8 +1,8 @@
 //! What an agent reports while it works (R27): tool calls, tokens and cost, as JSON lines. Owns the meaning of a line and
-//! the bounds on what is kept; a line that cannot be read still counts as something that was done.
+//! the limits on what is kept; a line that cannot be read still counts as a tool operation.
 //!
 //! A line is an object with `tool` (or `name`), and if it has them `input`, `at`, `tokens_used`, `cost_usd` and `model`. One with
-//! `tokens_used`, `cost_usd` or `model` alone says what was used since the last such line.
+//! only `tokens_used`, `cost_usd` or `model` says what was used since the last such line.
 
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{JsonObject, Limits, Node, NodeKind, parse};

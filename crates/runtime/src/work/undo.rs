@@ -1,4 +1,4 @@
-//! Undoing a run that landed (R34): a run of its own, by `agent-0`, that restores the files which the run changed to what they were. Owns
+//! Undoing a run that landed (R34): a separate run, by `agent-0`, that restores the files that the run changed. Owns
 //! what is restored; refuses if something changed them since, and names what.
 
 use crealeph_contracts::WorkItem;

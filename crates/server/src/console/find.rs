@@ -1,5 +1,5 @@
-//! Search: ids and their starts and names of robots by index; paths and words of tasks in a window of the newest runs, which says
-//! what it did not look at.
+//! Search: ids, their prefixes and names of robots by index; paths and words of tasks in a window of the newest runs, which says
+//! what was not searched.
 
 use crealeph_console::{self as view, PageFrame, SearchHit, SearchPage, Section};
 use crealeph_contracts::scalar::{LedgerId, RobotId};

@@ -1,5 +1,5 @@
-//! The console's routes: which page is where, who may see it, and what it reads. Each page is what the API answers, as HTML: it
-//! reads through the same functions, and the crate `console` writes it. Forms are taken from the console's own pages alone.
+//! The console's routes: the path of each page, who may see it, and what it reads. Each page is an answer of the API, as HTML: it
+//! reads through the same functions, and the crate `console` renders it. Forms are accepted only from the console's own pages.
 
 mod find;
 mod pages;

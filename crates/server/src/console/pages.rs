@@ -1,4 +1,4 @@
-//! What each page reads, and what is written of it.
+//! The handlers of the pages: what each reads, and how it is rendered.
 
 use crealeph_console::{self as view, PageFrame, Section};
 use crealeph_contracts::approval::TENANT_ROBOT;

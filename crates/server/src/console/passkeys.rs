@@ -1,5 +1,5 @@
 //! Passkeys in the console: the page of an invitation, signing in, and deciding. The page asks for a question, the browser's
-//! authenticator answers it, and a form brings the answer back. Nothing is remembered in between.
+//! authenticator answers it, and a form returns the answer. No state is kept in between.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Several that are alike: read as each is on its own page, and refused if they are not alike or too many.
+//! Deciding about several similar subjects: each is read as on its own page, and they are refused if they are not similar or too many.
 
 use crealeph_console::{self as view, MAX_SEVERAL, PageFrame, Section, SeveralPage};
 use crealeph_contracts::scalar::LedgerId;

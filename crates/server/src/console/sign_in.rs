@@ -1,4 +1,4 @@
-//! Signing in and out. A link is looked at by GET and used by POST alone, so that a program that follows links signs no one in.
+//! Signing in and out. GET shows a link and only POST uses it, so that a program that follows links signs no one in.
 
 use axum::http::{StatusCode, header};
 use crealeph_console::{self as view, SignInPage};

@@ -1,4 +1,4 @@
-//! The pages of work runs: the list, one run, what it prints, two side by side; and the form that undoes one.
+//! The pages of work runs: the list, one run, its output, two side by side; and the form that undoes one.
 
 use axum::http::StatusCode;
 use crealeph_console::{self as view, OUTPUT_BYTES, PageFrame, RunOutput, Section, UndoOffer};

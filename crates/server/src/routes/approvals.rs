@@ -1,5 +1,5 @@
-//! Approvals: what waits, what a verdict on it would say, verdicts that people signed, and why something has its state. The
-//! signature proves the person; the key only lets the request in. The server cannot sign.
+//! Approvals: the inbox, the statement of a verdict, signed verdicts, and why a subject has its state. The
+//! signature proves the person; the key only authorises the request. The server cannot sign.
 
 use crealeph_contracts::approval::{
     ApprovalDocument, MAX_REASON_BYTES, SignedPayload, VerdictRequest, VerdictStatement,

@@ -1,4 +1,4 @@
-//! Contracts: their schemas, and documents judged by them.
+//! Contracts: their schemas, and validation of documents.
 
 use axum::http::StatusCode;
 use crealeph_contracts::contract::ContractName;

@@ -1,5 +1,5 @@
-//! Entries: appended, listed, read, traced, proved. A key that is restricted to a robot sees and writes that robot's alone;
-//! what is another's is not there for it, as what is another tenant's.
+//! Entries: appended, listed, read, traced, proved. A key that is restricted to a robot sees and writes only that robot's;
+//! entries of other robots do not exist for it, like those of other tenants.
 
 use axum::http::StatusCode;
 use crealeph_contracts::entry::Draft;

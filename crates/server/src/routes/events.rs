@@ -1,9 +1,9 @@
 //! The event stream: a tenant's new entries as server-sent events, each a CloudEvent. A stream resumes after the sequence
-//! number in `Last-Event-ID`, without gap or repeat: it goes through the log in its order, through the ring that its tenant's
-//! follower fills if that has what comes next, else through the log itself. Being woken only says when.
+//! number in `Last-Event-ID`, without gaps or repeats: it goes through the log in order, through the ring that its tenant's
+//! follower fills if that has the next entries, else through the log itself. Wake-ups only tell it when to look.
 //!
-//! A stream holds a bounded number of events, and none is made before the connection has room for it. A client that leaves
-//! them unread for too long is cut off. A stream ends when its key no longer counts or the server stops, and its last event
+//! A stream holds a bounded number of events, and renders none before the connection has room for it. A client that leaves
+//! them unread for too long is disconnected. A stream ends when its key is no longer valid or the server stops, and its last event
 //! says why.
 
 use std::collections::VecDeque;

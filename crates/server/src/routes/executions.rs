@@ -1,4 +1,4 @@
-//! The Builder: requests run, executions listed, shown, explained and derived again.
+//! The Builder: requests run, executions listed, shown, explained and replayed.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use crealeph_contracts::builder::ErrorCode;

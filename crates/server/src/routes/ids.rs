@@ -1,4 +1,4 @@
-//! Ids as people type and read them: what a word stands for, and the shortest start that distinguishes an id.
+//! Ids as people type and read them: the id that a prefix means, and the shortest unique prefix of an id.
 
 use axum::http::StatusCode;
 use crealeph_contracts::short_id::IdRequest;

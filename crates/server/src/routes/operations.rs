@@ -1,4 +1,4 @@
-//! What operators and readers of the API ask for: health, readiness, the API itself.
+//! Routes for operators and readers of the API: health, readiness, the API's documentation.
 
 use axum::http::{HeaderValue, header};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! People who may approve and the rules that they approve by: listed, and changed by statements that an enrolled admin has signed.
+//! People who may approve and the rules for approvals: listed, and changed by statements that an enrolled admin has signed.
 
 use std::time::Instant;
 

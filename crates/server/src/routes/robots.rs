@@ -1,4 +1,4 @@
-//! Robots: listed, their snapshots, their state. What the policy says of a question.
+//! Robots: listed, their snapshots, their status. Policy evaluation.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Builder runs that are accepted now and run later: submitted, looked at, listed, cancelled.
+//! Builder runs that are accepted now and run later: submitted, shown, listed, cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;

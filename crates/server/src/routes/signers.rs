@@ -1,4 +1,4 @@
-//! The signers whose receipts the tenant takes: enrolled, listed, revoked.
+//! The signers whose receipts the tenant accepts: enrolled, listed, revoked.
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::reported::SignerRequest;

@@ -1,4 +1,4 @@
-//! What was used, as agents reported it.
+//! Usage, as agents reported it.
 
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::access::Permission;

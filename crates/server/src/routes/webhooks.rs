@@ -1,4 +1,4 @@
-//! Webhooks of the tenant: created, listed, enabled again, deleted, tried.
+//! Webhooks of the tenant: created, listed, enabled, deleted, tested.
 
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_contracts::webhook::WebhookRequest;

@@ -1,5 +1,5 @@
-//! Work runs as the log has them, and as the workspace on this machine does: listed, shown, verified, compared, with diff and output as far
-//! as they are here; and receipts that were made elsewhere, taken from signers that an admin enrolled.
+//! Work runs from the log, and from the workspace on this machine: listed, shown, verified, compared, with diff and output as far
+//! as they are available; and receipts that were made elsewhere, accepted from signers that an admin enrolled.
 
 use crealeph_contracts::reported::ReceiptReport;
 use crealeph_contracts::scalar::{Name, RobotId};

@@ -1,4 +1,4 @@
-//! The shapes of what is answered about robots: the list, a status, a snapshot.
+//! The schemas of answers about robots: the list, a status, a snapshot.
 
 use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::shape::Shape as _;

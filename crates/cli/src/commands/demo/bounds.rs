@@ -1,4 +1,4 @@
-//! The first act: coding agents change a repository under bounds. One is let through with a receipt, one runs wild and
+//! The first act: coding agents change a repository within limits. One is admitted with a receipt, one runs wild and
 //! leaves no trace, one breaks the tests.
 
 use super::stage::{Ending, Stage, done, refused};

@@ -1,4 +1,4 @@
-//! The second act: what is known decides what may be done, a newer fact takes that back, and the past cannot be rewritten.
+//! The second act: evidence decides what may be done, newer evidence revokes that, and the past cannot be rewritten.
 
 use super::stage::{Stage, done, refused};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! The third act, for the console: a draft and a change wait for a person, and the page is served that shows them.
+//! The third act, for the console: a draft and a change await approval, and the page that shows them is served.
 
 use super::decisions::REQUEST;
 use super::stage::{Ending, Stage, done, refused};

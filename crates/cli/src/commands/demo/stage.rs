@@ -1,5 +1,5 @@
-//! Where the demo is played: writes its files, runs its commands as a shell would, shows both in 80 columns, and holds
-//! every step to its expected result.
+//! The stage of the demo: writes its files, runs its commands as a shell would, shows both in 80 columns, and compares
+//! every step with its expected result.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! `crealeph ledger`: the ledger from the command line. Here its arguments and where the ledger is found; what is
+//! `crealeph ledger`: the ledger from the command line. This file has its arguments and finds the ledger;
 //! the commands that write, read and prove have a file each.
 
 mod maintaining;

@@ -1,5 +1,5 @@
 //! The commands that prove and check: export, verify, prove, verify-proof. Checking is done by `crealeph-verify`, which
-//! shares nothing with what wrote the ledger.
+//! shares no code with the writer of the ledger.
 
 use std::io::{BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The whole log of a server, as the export that its auditors get. Nothing of it is believed because a server sent it: it is
+//! The whole log of a server, as the export that its auditors get. Nothing in it is trusted because a server sent it: it is
 //! verified, and everything else derived from it, on this machine.
 
 use std::io::{BufReader, Read as _};

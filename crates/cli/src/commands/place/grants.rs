@@ -1,4 +1,4 @@
-//! Who may do what, and who is notified: keys, signers and webhooks of the tenant, on the ledger or through a server that has it.
+//! Keys, signers and webhooks of the tenant, on the ledger or through a server.
 
 use crealeph_contracts::api_key::KeyRequest;
 use crealeph_contracts::contract::to_json;

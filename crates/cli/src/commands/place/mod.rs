@@ -1,5 +1,5 @@
-//! Where a command works: on a ledger here, or with a server that has one. A command asks its [`Place`] and does not know which it is;
-//! what is read of a log is the same for both: a [`LogSource`].
+//! Where a command works: on a local ledger, or with a server that has one. A command uses its [`Place`] and does not know which it is;
+//! reading a log is the same for both: a [`LogSource`].
 
 mod exporting;
 mod grants;

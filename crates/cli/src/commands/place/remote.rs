@@ -1,4 +1,4 @@
-//! A server as the commands ask it: what it answers is read into the types that the ledger gives here.
+//! A server as commands use it: its answers are read into the types that a local ledger returns.
 
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::entry::Draft;

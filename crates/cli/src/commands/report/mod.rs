@@ -1,4 +1,4 @@
-//! `crealeph report`: what happened, for a person who was not there. The read model is `runtime`'s; here it is asked for and written.
+//! `crealeph report`: what happened, for a person who was not there. The read model is in `runtime`; here it is requested and written.
 
 mod approvals;
 mod executions;

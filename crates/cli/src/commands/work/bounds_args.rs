@@ -1,4 +1,4 @@
-//! The bounds of a run as flags: of `work run`, and of what judges a change again. Owns their names, their units and the defaults that
+//! The limits of a run as flags: of `work run` and `work retry`. Owns their names, their units and the defaults that
 //! help prints.
 
 use std::time::Duration;

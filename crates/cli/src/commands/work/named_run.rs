@@ -1,4 +1,4 @@
-//! Runs to be looked at: how `show` and `diff` name one, its diff, and what it says to a program.
+//! Showing a run: how `show` and `diff` name one, its diff, and its JSON.
 
 use std::path::{Path, PathBuf};
 

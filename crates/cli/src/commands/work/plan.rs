@@ -1,4 +1,4 @@
-//! `crealeph work plan`: what can run side by side, and what is blocked.
+//! `crealeph work plan`: which items can run in parallel, and which are blocked.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Runs of a server, for the commands that look at runs. A word means what it means in a workspace; what the server answers must be
+//! Runs of a server, for the commands that show runs. A word means what it means in a workspace; the server's answer must be
 //! about the run that was asked for.
 
 use crealeph_contracts::instant::Instant;

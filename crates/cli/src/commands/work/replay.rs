@@ -1,4 +1,4 @@
-//! `crealeph work replay` and `crealeph work export`: a success once more, in a scratch folder, here or on another machine.
+//! `crealeph work replay` and `crealeph work export`: replays a success in a scratch folder, here or on another machine.
 
 use std::path::{Path, PathBuf};
 

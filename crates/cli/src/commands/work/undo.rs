@@ -1,4 +1,4 @@
-//! `crealeph work undo`: takes back what a run changed, in a run of its own.
+//! `crealeph work undo`: restores the files that a run changed, in a separate run.
 
 use std::path::PathBuf;
 

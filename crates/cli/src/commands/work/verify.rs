@@ -1,5 +1,5 @@
 //! `crealeph work verify`: a receipt, checked as an outsider would. Finds and reads the files, and prints what
-//! `crealeph-verify`, which does all judging, says of them.
+//! `crealeph-verify`, which makes all judgements, finds.
 
 use std::fs::{self, File};
 use std::io::Read as _;

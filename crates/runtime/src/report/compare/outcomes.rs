@@ -1,4 +1,4 @@
-//! What two diffs of one file left, held against each other. Two diffs from the same start say all that is needed: where only the one changed
+//! The results of two diffs of one file, compared. Two diffs from the same start say all that is needed: where only the one changed
 //! something, the other left the start as it was. Refuses diffs from different starts, and files without lines.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What git does to a content on its way into a commit and back: line ends and `$Id$`, by the attributes of the base commit.
+//! How git converts contents when it commits them and checks them out: line ends and `$Id$`, by the attributes of the base commit.
 //! Owns which attributes count; refuses a path whose attributes name a program (a filter) or an encoding.
 //!
 //! The attributes are those of the `.gitattributes` files in the commit that a change is based on, of the git folder's

@@ -1,4 +1,4 @@
-//! What of git's configuration counts: who commits, line ends, reflogs, and whether the repository is one that can be written.
+//! The parts of git's configuration that count: the committer, line ends, reflogs, and whether the repository can be written.
 //! Owns reading it once, before any agent runs; nothing in it that names a program is looked at.
 //!
 //! Read are, in git's order, `/etc/gitconfig`, the user's own files with what they include, the repository's `config` (and

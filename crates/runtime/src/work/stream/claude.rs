@@ -1,4 +1,4 @@
-//! Claude Code's `stream-json`: tool calls in the assistant's messages, tokens by message, everything once more in the result.
+//! Claude Code's `stream-json`: tool calls in the assistant's messages, tokens by message, and totals again in the result.
 
 use crealeph_contracts::json::Node;
 
