@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     number.checked_mul(*unit_ms).map(Duration::from_millis).ok_or_else(wrong)
 }
 
-/// The start of a time: so long ago, or an instant.
+/// The start of a time range: a duration ago, or an instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Since {
     Ago(Duration),
@@ -45,7 +45,7 @@ impl Since {
     }
 }
 
-/// Reads how long ago, a date or an instant; for the argument parser.
+/// Parses a duration ago, a date or an instant; for the argument parser.
 pub(crate) fn since(text: &str) -> Result<Since, String> {
     let midnight = format!("{text}T00:00:00Z");
     let instant = Instant::parse(text).or_else(|_| Instant::parse(&midnight));

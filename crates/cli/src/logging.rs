@@ -16,7 +16,7 @@ const FILTER: &str = "CREALEPH_LOG";
 /// `text` or `json`.
 const FORMAT: &str = "CREALEPH_LOG_FORMAT";
 
-/// Starts logging, if it is asked for.
+/// Starts logging, if enabled.
 pub(crate) fn start(verbosity: u8) -> Result<(), ArgumentFailure> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let filter = match (variable(FILTER), verbosity) {

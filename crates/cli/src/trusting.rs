@@ -16,7 +16,7 @@ use crate::user_state;
 
 /// Trusts every configuration, for CI and scripts; never a `.crealeph`.
 pub(crate) const VARIABLE: &str = "CREALEPH_TRUST";
-/// No one is to be asked.
+/// Do not ask anyone.
 static NEVER_ASK: AtomicBool = AtomicBool::new(false);
 
 /// How many grants are shown at once.
@@ -57,7 +57,7 @@ impl Judged {
         Ok(Some(Judged { path, set, widening, is_new, store }))
     }
 
-    /// Writes down that the user accepts it as it is now.
+    /// Records that the user accepts it as it is now.
     pub(crate) fn accept(&self) -> Result<(), Failure> {
         Ok(self.store.accept(&self.path, &self.set)?)
     }
@@ -93,7 +93,7 @@ pub(crate) fn require(configuration: &Configuration, uses: Uses) -> Result<(), F
     if is_trusted_by_environment()? {
         return Ok(());
     }
-    // Most configurations that are read for the ledger say nothing of it.
+    // Most configurations that are read for the ledger have no ledger settings.
     if uses == Uses::Ledger && configuration.section("ledger")?.is_none() {
         return Ok(());
     }
@@ -124,7 +124,7 @@ pub(crate) fn is_trusted_by_environment() -> Result<bool, ArgumentFailure> {
     }
 }
 
-/// No one is asked from now on: what was not accepted is refused.
+/// From now on no one is asked: what was not accepted is refused.
 pub(crate) fn never_ask() {
     NEVER_ASK.store(true, Ordering::Relaxed);
 }

@@ -13,7 +13,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
         .or_else(|| from("HOME").map(|home| home.join(".local/state/crealeph")))
 }
 
-/// The same where it cannot be done without.
+/// The same, if it is required.
 pub(crate) fn needed() -> Result<PathBuf, TrustFailure> {
     folder().ok_or(TrustFailure::NoUserState)
 }

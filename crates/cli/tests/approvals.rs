@@ -109,7 +109,7 @@ impl World {
         self.good(&["approve", draft, "--statement", &statement, "--signature", &signature])
     }
 
-    /// How many entries of a type rest on a draft.
+    /// How many entries of a type are based on a draft.
     fn resting(&self, draft: &str, kind: &str, state: &str) -> usize {
         let (_, listed, _) = self.run(&["ledger", "list", "--type", kind, "--state", state]);
         let entries = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -10,7 +10,7 @@ fn run(folder: &Path, line: &str) -> (i32, String, String) {
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(folder).env("PATH", path);
-    // Nothing is trusted beforehand: a newcomer is asked nothing.
+    // Nothing is trusted beforehand, and a newcomer is asked nothing.
     command.env("XDG_STATE_HOME", folder.join(".state")).env_remove("CREALEPH_TRUST");
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -24,7 +24,7 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// A ledger of `count` entries, each resting on the one before, a checkpoint after every hundred.
+    /// A ledger of `count` entries, each based on the one before, a checkpoint after every hundred.
     fn with_entries(name: &str, count: usize) -> Scratch {
         let scratch = Scratch::new(name);
         scratch.good(&["init"], "");
@@ -101,7 +101,7 @@ fn ended(mut command: Command, stdin: &str) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// The line of entry `number`, from 0, which rests on the one before.
+/// The line of entry `number`, from 0, which is based on the one before.
 fn line(number: usize) -> String {
     let kind = ["signal", "fusion", "idea", "copy", "benchmark", "playbook"][number % 6];
     let on = match number {

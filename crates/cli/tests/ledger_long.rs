@@ -118,7 +118,7 @@ fn nothing_is_missing_because_the_log_is_long() {
     folder.good(&["ledger", "init"], "");
     folder.good(&["ledger", "append", "entries.jsonl"], "");
     folder.good(&["build", "request.json"], "");
-    // Without its playbook on the newest evidence it is partial, and what is made waits for a person.
+    // Without its playbook on the newest evidence it is partial, and what is made awaits approval.
     folder.good(
         &["ledger", "append"],
         r#"{"robotId":"shop-17","module":"m","source":"s","type":"idea","state":"final","payload":{}}"#,

@@ -1,4 +1,4 @@
-//! Logs: nothing unless they are asked for, ids and never payloads or secrets, and each line escaped.
+//! Logs: none unless enabled, with ids and never payloads or secrets, and each line escaped.
 
 #![cfg(test)]
 

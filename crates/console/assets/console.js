@@ -230,7 +230,7 @@ async function refresh() {
   }
 }
 
-// Output of a run in progress: what came is asked for from where the last part ended, and appended. The end stays in view if it was, and
+// Output of a run in progress: new output is requested from where the last part ended, and appended. The end stays in view if it was, and
 // nothing moves for someone who reads further up.
 const FOLLOW_MS = 1000;
 const MAX_PARTS = 4000;

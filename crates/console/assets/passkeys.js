@@ -1,4 +1,4 @@
-// Passkeys: enrolling one by a link, signing in, and deciding with one. The server says what is asked; the browser and its
+// Passkeys: enrolling one by a link, signing in, and deciding with one. The server says what to ask; the browser and its
 // authenticator answer; the answer goes back whole. Nothing here is trusted: anyone who checks the log checks the answer again.
 'use strict';
 

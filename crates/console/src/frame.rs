@@ -27,7 +27,7 @@ pub struct Viewer {
     pub form_token: String,
     /// Whether they may read evidence.
     pub reads: bool,
-    /// Whether they may hand in verdicts.
+    /// Whether they may submit verdicts.
     pub decides: bool,
     /// Whether they may see who may do what.
     pub sees_grants: bool,
@@ -40,7 +40,7 @@ pub struct Viewer {
 /// The part of the console that a page is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// What waits for a person.
+    /// What awaits approval.
     Inbox,
     /// Robots.
     Robots,

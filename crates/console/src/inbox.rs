@@ -1,4 +1,4 @@
-//! What waits for a person, and everything that they need to decide about one of it.
+//! Drafts and changes that await approval, and everything needed to decide about one of them.
 
 use crealeph_contracts::approval::ProofKind;
 use crealeph_contracts::held_change::HeldChangeRecord;

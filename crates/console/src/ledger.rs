@@ -70,9 +70,9 @@ pub(crate) fn entry_table(viewer: &Viewer, entries: &[StoredEntry]) -> Markup {
 pub struct EntryDetail<'l> {
     /// The entry.
     pub entry: &'l StoredEntry,
-    /// What it rests on.
+    /// What it is based on.
     pub up: &'l LineageEntries,
-    /// What rests on it.
+    /// What is based on it.
     pub down: &'l LineageEntries,
     /// Whether the page of an approval has more about it.
     pub is_subject: bool,

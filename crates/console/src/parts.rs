@@ -132,7 +132,7 @@ pub(crate) fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// The start of an id, which distinguishes most, with the whole of it on hover.
+/// The start of an id, which distinguishes most, with all of it on hover.
 pub(crate) fn short(id: &str) -> Markup {
     // Ids of this program begin with a time; the end distinguishes them.
     let is_uuid = id.len() == 36 && id.bytes().filter(|byte| *byte == b'-').count() == 4;
@@ -162,7 +162,7 @@ pub(crate) fn facts(rows: Vec<(&str, Markup)>) -> Markup {
     html! { dl .facts { @for (name, value) in rows { div { dt { (name) } dd { (value) } } } } }
 }
 
-/// What is shown where there is nothing, with what to type.
+/// The text for an empty list, with what to type.
 pub(crate) fn empty(what: &str, command: Option<&str>) -> Markup {
     html! {
         div .empty {

@@ -11,7 +11,7 @@ use crate::parts::{badge, counted, empty, filter_field, line, path, query, short
 pub struct BacktestForm {
     /// The robot whose decisions are looked at; all if empty.
     pub robot: String,
-    /// Each threshold: its name, what is in force, and what was asked for.
+    /// Each threshold: its name, the value in force, and the requested value.
     pub thresholds: Vec<(&'static str, f64, Option<String>)>,
 }
 

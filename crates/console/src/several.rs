@@ -18,7 +18,7 @@ pub const MAX_SEVERAL: usize = 20;
 /// Several subjects that are alike.
 #[derive(Clone, Debug)]
 pub struct SeveralPage<'s> {
-    /// Those that can be decided, in the order in which they are asked about.
+    /// Those that can be decided, in order.
     pub cases: &'s [SubjectCase],
     /// What they have in common.
     pub likeness: Option<&'s SubjectLikeness>,

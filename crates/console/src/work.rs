@@ -216,7 +216,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
     }
 }
 
-/// How a run rests on another, in words.
+/// How a run is based on another, in words.
 fn relation(word: &str) -> &str {
     match word {
         "retry_of" => "It retries",

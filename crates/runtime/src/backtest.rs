@@ -87,7 +87,7 @@ pub struct BacktestSummary {
 }
 
 /// Derives recorded decisions again under other rules, oldest first, and gives each that would flip to `found`. Before each one
-/// `goes_on` is asked, with the totals so far, whether to continue.
+/// `goes_on` decides, from the totals so far, whether to continue.
 pub fn backtest(
     ledger: &Ledger,
     tenant: &TenantId,

@@ -42,7 +42,7 @@ pub const REASON_HEADER: &str = "crealeph-reason";
 const JSON_TYPE: &str = "application/json";
 const PROBLEM_TYPE: &str = "application/problem+json";
 
-/// Why a server did not answer what was asked.
+/// Why a server did not answer a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// Not an address that a key may be sent to.

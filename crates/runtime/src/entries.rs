@@ -289,7 +289,7 @@ pub fn merged_newest<T>(
     (items, next)
 }
 
-/// Which page of a list is asked for.
+/// The requested page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageQuery {
     /// Which entries.

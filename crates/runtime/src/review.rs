@@ -69,7 +69,7 @@ impl VerdictError {
     }
 }
 
-/// The drafts that wait for a verdict: no review rests on them.
+/// The drafts that wait for approval: no review is based on them.
 fn waiting_filter(robot: Option<&RobotId>) -> Result<Filter, VerdictError> {
     Ok(Filter {
         robot_id: robot.cloned(),
@@ -80,7 +80,7 @@ fn waiting_filter(robot: Option<&RobotId>) -> Result<Filter, VerdictError> {
     })
 }
 
-/// How many drafts of a robot wait for a verdict.
+/// How many drafts of a robot wait for approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingDrafts {
     /// Those that were found.
@@ -89,7 +89,7 @@ pub struct WaitingDrafts {
     pub is_cut: bool,
 }
 
-/// Counts the drafts of a robot that wait for a verdict, among all of its drafts or among this many of the newest. Those that
+/// Counts the drafts of a robot that wait for approval, among all of its drafts or among this many of the newest. Those that
 /// someone rejected do not wait.
 pub fn count_waiting(
     ledger: &Ledger,
@@ -112,7 +112,7 @@ pub fn count_waiting(
     Ok(WaitingDrafts { count, is_cut: cut.is_some() })
 }
 
-/// Counts the drafts of a robot that wait for a verdict after a place from which on only the Builder writes drafts.
+/// Counts the drafts of a robot that wait for approval after a place from which on only the Builder writes drafts.
 fn reserved_waiting(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -134,7 +134,7 @@ fn reserved_waiting(
     Ok(count.saturating_sub(rejected.drafts_after(robot, after)))
 }
 
-/// A page of drafts that wait for a verdict, newest first, and where it continues.
+/// A page of drafts that wait for approval, newest first, and where it continues.
 pub fn waiting(
     ledger: &Ledger,
     tenant: &TenantId,

@@ -36,7 +36,7 @@ pub struct Status {
     pub latest: Vec<StoredEntry>,
     /// There are more types than those.
     pub has_more_types: bool,
-    /// How many drafts wait for a person.
+    /// How many drafts await approval.
     pub drafts: u64,
     /// What the policy says of each action there is; none if nothing is known.
     pub actions: Vec<(ActionName, PolicyOutput)>,
@@ -128,7 +128,7 @@ pub struct RobotSummary {
     pub oldest_evidence: Option<(SnapshotType, Instant)>,
     /// The event that came last.
     pub last_event: Option<StoredEntry>,
-    /// How many of its newest drafts wait for a person.
+    /// How many of its newest drafts await approval.
     pub drafts: WaitingDrafts,
 }
 

@@ -77,7 +77,7 @@ pub struct RobotRow {
     pub oldest_evidence: Option<OldestEvidence>,
     /// The execution whose event came last.
     pub last_execution: Option<LastExecution>,
-    /// How many of its newest drafts wait for a person.
+    /// How many of its newest drafts await approval.
     pub drafts_waiting: u64,
     /// Older drafts were not looked at.
     pub more_drafts_may_wait: bool,
@@ -161,7 +161,7 @@ pub struct RobotStatusReport {
     pub latest: Vec<LatestEntry>,
     /// There are more types than those.
     pub has_more_types: bool,
-    /// How many drafts wait for a person.
+    /// How many drafts await approval.
     pub drafts_waiting: u64,
     /// What the policy says of each action.
     pub actions: Vec<ActionReport>,
@@ -176,7 +176,7 @@ pub struct CoherenceOutline {
     pub status: String,
     /// The types that newer evidence has overtaken.
     pub outdated: Vec<String>,
-    /// The types that are missing or rest on part of the evidence.
+    /// The types that are missing or are based on part of the evidence.
     pub partial: Vec<String>,
     /// Why.
     pub reason: String,

@@ -66,7 +66,7 @@ impl UsageKey {
     }
 }
 
-/// What is asked.
+/// A query for usage.
 #[derive(Clone, Debug)]
 pub struct UsageQuestion {
     /// By what it is summed up.

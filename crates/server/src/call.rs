@@ -124,7 +124,7 @@ impl Call {
         Ok(self.text("cursor").map(Cursor::parse).transpose()?)
     }
 
-    /// How many of a list are asked for.
+    /// The requested number of items of a list.
     pub(crate) fn limit(&self, usual: usize) -> Result<usize, Problem> {
         let most = self.bounds().max_page_entries;
         let limit = self.number("limit")?.unwrap_or((usual as u64).min(most));

@@ -27,7 +27,7 @@ const WATCH_WAIT: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long it waits when the ledger cannot be read now.
 const RETRY: Duration = Duration::from_millis(500);
-/// How often it is asked whether a key still counts; a revocation is an entry, and noticed as such.
+/// How often keys are checked for validity; a revocation is an entry, and noticed as such.
 const KEY_CHECK: Duration = Duration::from_secs(5);
 /// How many keys are remembered before those that were not asked about for long are dropped.
 const SWEEP_AT: usize = 1_024;
@@ -57,7 +57,7 @@ pub(crate) enum FollowerHead {
 /// Whether a key counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyCheck {
-    /// It was asked a moment ago.
+    /// It was checked a moment ago.
     Known(bool),
     /// The caller is to ask the ledger.
     Due,

@@ -40,7 +40,7 @@ const MAX_REQUEST_ID: usize = 64;
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 pub(crate) const FORM_TOKEN: &str = "form";
 
-/// How the ids of this process begin, and how many it gave. Nothing rests on an id being hard to guess.
+/// How the ids of this process begin, and how many it gave. Nothing relies on ids being hard to guess.
 static PROCESS: LazyLock<u64> = LazyLock::new(|| {
     let mut bytes = [0; 8];
     let _ = getrandom::fill(&mut bytes);

@@ -44,7 +44,7 @@ pub(crate) struct EventFilter {
 }
 
 impl EventFilter {
-    /// Whether an entry is asked for; the same that the ledger finds by [`EventFilter::query`].
+    /// Whether an entry matches; the same entries that the ledger finds by [`EventFilter::query`].
     pub(crate) fn admits(&self, entry: &StoredEntry) -> bool {
         let content = &entry.content;
         self.robot_id.as_ref().is_none_or(|robot| *robot == content.robot_id)

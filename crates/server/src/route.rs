@@ -60,7 +60,7 @@ impl Verb {
     }
 }
 
-/// For whom a route is, which says how it is asked and how it answers what is not an answer.
+/// Who a route is for, which determines the form of requests and of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Surface {
     /// Programs: an API key, or the session of a browser that reads; problem documents.

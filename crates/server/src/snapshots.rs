@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::{RobotId, TenantId};
 /// How many bytes are remembered.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The newest snapshot of each robot that was asked for.
+/// The newest snapshot of each requested robot.
 #[derive(Debug, Default)]
 pub(crate) struct NewestSnapshots(Mutex<Known>);
 

@@ -114,7 +114,7 @@ fn own_status(operation: &Operation<'_>) -> u16 {
     }
 }
 
-/// The start of an execution that rests on an entry.
+/// The start of an execution that is based on an entry.
 fn event(on: &Value) -> String {
     let event = json!({
         "robotId": "r", "module": "agent-builder", "source": "agent-builder", "type": "execution_event",

@@ -174,7 +174,7 @@ impl<'p> AdminLog<'p> {
             SignedKind::Invitation => &["people", "invitations"],
             SignedKind::Revocation => &["people", "revocations"],
             SignedKind::Rules => &["rules"],
-            // A verdict is handed in by `approve`.
+            // `approve` submits verdicts.
             SignedKind::Verdict => &["verdicts"],
         };
         note!("signing for tenant `{}`, log {}", place.tenant_id, place.log_origin);

@@ -25,7 +25,7 @@ struct ChangeVerdict<'v> {
     decision: ApprovalDecision,
     /// The entry of the verdict, if one was added.
     entry: Option<&'v AppendedEntry>,
-    /// What the verdicts came to here, if they sufficed and the workspace is here.
+    /// The result of the verdicts, if they sufficed and the workspace is here.
     decided: Option<&'v DecidedRun>,
     missing: u64,
 }
@@ -112,7 +112,7 @@ fn subject_of(run: &Uuid) -> Result<LedgerId, Failure> {
     Ok(super::ledger::named("run", &run.to_string(), LedgerId::parse)?)
 }
 
-/// What verdicts came to; `None` if more are needed, or another process carried it out meanwhile.
+/// The result of verdicts; `None` if more are needed, or another process carried it out meanwhile.
 fn settled(work: &Work, run: &Uuid) -> Result<Option<DecidedRun>, Failure> {
     match work.settle(run) {
         Ok(SettledRun::Decided(decided)) => Ok(Some(*decided)),

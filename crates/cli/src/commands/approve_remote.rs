@@ -124,7 +124,7 @@ fn subject_id(remote: &RemoteLog, log: &LogSource, word: &str) -> Result<LedgerI
 }
 
 impl<'r> RemoteSubject<'r> {
-    /// Reads what the server shows, which must be what was asked for.
+    /// Reads what the server shows, which must be the requested subject.
     fn read(remote: &'r RemoteLog, id: &LedgerId) -> Result<Self, Failure> {
         let answer = remote.client.get(&["inbox", id.as_str()], &[])?;
         let DecisionDocument { entry, rule, evidence, policy } = answer.read()?;
@@ -148,7 +148,7 @@ impl<'r> RemoteSubject<'r> {
         Ok(RemoteSubject { remote, id: id.clone(), entry, change, digest, rule, evidence, policy })
     }
 
-    /// Refuses a statement that says anything else than what is shown, or was asked for.
+    /// Refuses a statement that says anything other than what was shown or requested.
     fn check(&self, statement: &VerdictStatement, asked: &VerdictRequest) -> Result<(), Failure> {
         let (kind, target, base_state) = match &self.change {
             Some(record) => (SubjectKind::Change, record.target.as_str(), Some(record.base_state)),

@@ -93,7 +93,7 @@ pub(super) fn subject_id(reader: SubjectReader<'_>, word: &str) -> Result<Subjec
     Ok(change.map_or(SubjectId::Draft(id), |change| SubjectId::Change(change.run)))
 }
 
-/// The id of the entry that a word means. A word that means none is an id as it is, of which there is no entry.
+/// The id of the entry that a word means. A word that means none is returned as an id without an entry.
 pub(super) fn entry_id(log: &LogSource, word: &str) -> Result<LedgerId, Failure> {
     let id = match IdWord::read(word) {
         IdWord::Recent(newer) => {
@@ -108,7 +108,7 @@ pub(super) fn entry_id(log: &LogSource, word: &str) -> Result<LedgerId, Failure>
     Ok(named("id", id.as_deref().unwrap_or(word), LedgerId::parse)?)
 }
 
-/// The execution that a word means, and its robot if one is known. A word that means none is an id as it is.
+/// The execution that a word means, and its robot if known. A word that means none is returned as an id.
 pub(super) fn execution_id(
     log: &LogSource,
     robot: Option<RobotId>,

@@ -155,7 +155,7 @@ pub(crate) fn command_line() -> clap::Command {
     reflowed(Arguments::command())
 }
 
-/// The command line whose help of `work run` also has the limits of the configured agents, if that is asked for.
+/// The command line whose help of `work run` also has the limits of the configured agents, if requested.
 fn with_limits_in_force(command: clap::Command, line: &TypedLine) -> clap::Command {
     let is_asked = ["--help", "-h", "help"].iter().any(|word| line.has(word));
     let limits =

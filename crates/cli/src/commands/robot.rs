@@ -206,7 +206,7 @@ fn told_actions(status: &RobotStatusReport, out: &mut Page) {
     }
 }
 
-/// How long ago an instant was; as it is written, if it is none.
+/// How long ago an instant was; text that is not an instant is returned unchanged.
 fn age_of(now: Instant, at: &str) -> String {
     Instant::parse(at).map_or_else(|_| at.to_owned(), |at| age(age_minutes(now, at)))
 }

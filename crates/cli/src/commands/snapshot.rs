@@ -186,7 +186,7 @@ fn from_ledger(
     })
 }
 
-/// The one that is asked for, or the only one there is.
+/// The requested one, or the only one.
 fn pick<T: Copy>(
     known: &BTreeSet<T>,
     asked: Option<&str>,

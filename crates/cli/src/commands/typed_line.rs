@@ -1,4 +1,4 @@
-//! A command line before it is parsed, while it is being typed or when its help is asked for: which workspace and configuration it is
+//! A command line before it is parsed, while it is being typed or when its help is requested: which workspace and configuration it is
 //! about. Only reads; from a configuration that is not trusted it reads names and numbers, and nothing that it points to.
 
 use std::ffi::OsString;

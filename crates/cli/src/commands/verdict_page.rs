@@ -1,4 +1,4 @@
-//! What a person is shown before they sign a verdict: exactly what is signed, and what it rests on.
+//! What a person is shown before they sign a verdict: exactly what is signed, and what it is based on.
 
 use crealeph_contracts::approval::{ApprovalRule, VerdictStatement};
 use crealeph_contracts::digest::Blake3;
@@ -30,7 +30,7 @@ pub(super) struct ShownSubject<'s> {
     pub(super) server: Option<&'s str>,
 }
 
-/// Evidence that a draft rests on.
+/// Evidence that a draft is based on.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ShownEvidence {
@@ -81,7 +81,7 @@ impl<'s> ShownSubject<'s> {
     }
 }
 
-/// Exactly what is signed, and what it rests on. `diff` is that of a change, if the ledger does not have it.
+/// Exactly what is signed, and what it is based on. `diff` is that of a change, if the ledger does not have it.
 pub(super) fn shown(subject: &ShownSubject<'_>, statement: &VerdictStatement, diff: Option<&str>) -> Page {
     let mut page = Page::default();
     match subject.change {

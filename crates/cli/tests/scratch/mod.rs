@@ -75,7 +75,7 @@ impl Scratch {
         assert_eq!(code, 0, "{stderr}");
     }
 
-    /// Evidence and everything that rests on it.
+    /// Evidence and everything that is based on it.
     pub fn know(&self) {
         self.append(&known(1, &["idea", "copy", "playbook"], ""));
     }
@@ -132,7 +132,7 @@ pub fn line(kind: &str, key: &str, on: &[&str], more: &str) -> String {
     )
 }
 
-/// Evidence and what rests on it, under keys that end with `number`.
+/// Evidence and what is based on it, under keys that end with `number`.
 pub fn known(number: usize, artifacts: &[&str], more: &str) -> Vec<String> {
     let (signal, fusion) = (format!("signal-{number}"), format!("fusion-{number}"));
     let mut lines = vec![line("signal", &signal, &[], more), line("fusion", &fusion, &[&signal], more)];

@@ -26,7 +26,7 @@ use Form::{Document, Json, Nothing, Report};
 
 const RULES: &str = "[[rule]]\nname = \"two\"\nos_requester = true\napprovals = 2\n";
 
-/// What the table rests on. `first` ends a command after its first line, `run` makes a run of a task and prints its id, `draft` prints a draft, `hook` a webhook, `admin` enrols the admin of a tenant.
+/// What the table needs. `first` ends a command after its first line, `run` makes a run of a task and prints its id, `draft` prints a draft, `hook` a webhook, `admin` enrols the admin of a tenant.
 const PRELUDE: &str = r#"
 first() { exec 3< <("$@"); read -r line <&3; echo "$line"; kill $!; }
 run() { crealeph work run --json --agent fixer "$@" | jq -r '.receipt_id // .run'; }

@@ -1,6 +1,6 @@
 //! A project folder, commands run in it as a person would at a terminal of 60, 80 or 120 columns, and output without what differs
 //! from run to run: folders, ids, hashes, times. Each of these is replaced by a sign and nothing next to it is touched, so columns and
-//! line breaks are as they were printed. That rests on short ids of one length: a screen with columns after an id shows runs or
+//! line breaks are as they were printed. This requires short ids of one length: a screen with columns after an id shows runs or
 //! executions, each of which starts in a millisecond of its own.
 
 use std::cell::RefCell;

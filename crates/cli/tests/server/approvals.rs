@@ -1,5 +1,5 @@
 //! Approvals over HTTP, on both backends: a client that has nothing but keys and ssh-keygen enrols people, sets rules, reads what
-//! waits and hands in verdicts; what anyone else signed is refused by name.
+//! awaits approval and submits verdicts; statements that anyone else signed are refused by name.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -211,7 +211,7 @@ fn story(ledger: &str) {
     assert_eq!(why, server.scratch.json(&["approval", "why", &draft, "--json"], "").1);
     assert_eq!(server.get("/v1/inbox", &reader).json()["items"].as_array().unwrap().len(), 2);
 
-    // Who was revoked signs no more.
+    // A revoked person can no longer sign.
     let gone = world.admin_statement("person_revocation", "ana", 7, &json!({ "person": "cy" }));
     let gone = world.signed("crealeph-revocation", "ana", &gone);
     assert_eq!(server.post("/v1/people/revocations", &admin, &gone).status, 200);
@@ -230,7 +230,7 @@ fn story(ledger: &str) {
     assert_eq!(code, 0, "{stderr}");
 }
 
-/// A signer is enrolled once, and revoked for good.
+/// A signer is enrolled once, and revoked permanently.
 fn signers(server: &Running, admin: &str) {
     std::fs::create_dir(server.scratch.path().join("sub")).unwrap();
     let (code, key, stderr) = server.scratch.run(&["work", "key", "--workspace", "sub"], "");

@@ -1,4 +1,4 @@
-//! Servers that are none, or that lie: a command takes nothing from them for an answer, and signs nothing that it did not show.
+//! Malicious servers, and programs that are not CreAleph servers: a command accepts no answer from them, and signs nothing that it did not show.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -173,7 +173,7 @@ fn a_server_that_lies_gets_no_signature() {
         assert!(is_named || *what == "bad_answer", "{what}: {stderr}");
         assert!(!between.has_seen("/v1/verdicts HTTP"), "{what}: something was handed in");
     }
-    // Another draft than the one that was asked for.
+    // Another draft than the requested one.
     let other = new_draft(&asked, "e-4");
     let (from, to) = (draft.clone(), other.clone());
     let between = Between::start({
@@ -290,7 +290,7 @@ fn invalid_answers_of_a_server_are_refused() {
         assert!(code == 2 && printed.is_empty() && stderr.contains(words), "{words}: {code} {stderr}");
         assert!(!stderr.contains(&key), "the key is nowhere");
     }
-    // One that has no room for now is asked again, a bounded number of times.
+    // A server that is overloaded is asked again, a limited number of times.
     let busy = |most: usize| {
         Between::start(move |_, _, stream, count| match count > most {
             true => respond(stream, "200", page, "{\"entries\":[]}"),

@@ -21,7 +21,7 @@ fn the_story_of_a_day() {
     assert_eq!((landed.code, calls(&world)), (0, 1), "{} {:?}", landed.stderr, landed.lines);
     world.check(&landed.lines[0]);
 
-    // A change waits for a person; meanwhile another run changes the same file.
+    // A change awaits approval; meanwhile another run changes the same file.
     let held = world.run(&[item("held", "echo called; echo held >> a.txt")], &["--hold"]);
     let run = held.of("held")["run"].as_str().unwrap().to_owned();
     let other = world.run_one(item("other", "echo called; echo other >> a.txt"));

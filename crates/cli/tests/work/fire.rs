@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::world::{World, item, item_with};
 
-/// Runs a script that must not succeed, and checks that nothing of it is left.
+/// Runs a script that must not succeed, and checks that it left nothing.
 fn leaves_nothing(script: &str, expected: &str) {
     let world = World::new();
     world.init_git();

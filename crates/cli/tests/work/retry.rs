@@ -213,7 +213,7 @@ fn a_path_is_opened_by_the_configuration_and_by_nothing_else() {
     let landed = retry(&world, &ci, &[]);
     assert_eq!(landed.code, 0, "{} {:?}", landed.stderr, landed.lines);
     assert_eq!(world.read(".github/workflows/ci.yml"), "on\n");
-    // A file that has become one that rights come from since.
+    // A file that has since become one that defines grants.
     let script =
         world.run_one(item_with("s", "echo x > agent.sh", json!({ "constraints": { "max_files": 0 } })));
     world.write(

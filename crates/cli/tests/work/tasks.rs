@@ -13,7 +13,7 @@ kind = "process"
 command = ["python3", "planner.py"]
 "#;
 
-/// Plans two tasks, the second resting on the first.
+/// Plans two tasks, the second based on the first.
 const PLANNER_SCRIPT: &str = r#"
 import json, sys
 given = json.load(sys.stdin)
@@ -103,7 +103,7 @@ fn the_policy_decides_before_anything_starts() {
     let world = planned();
     assert!(fed(&world, &["build", "-"], &request("e-1", false)).status.success());
     let items = String::from_utf8(world.crealeph(&["work", "from-tasks", "e-1"]).stdout).unwrap();
-    // A newer signal makes everything that rests on the old one stale.
+    // A newer signal makes everything that is based on the old one stale.
     append(&world, &[entry("signal", "s2", &[])]);
     let before = world.state();
     let refused = ran(&fed(&world, &["work", "run", "-"], &items));

@@ -30,7 +30,7 @@ pub(crate) struct World {
     folder: TempDir,
 }
 
-/// What a run of the command came to.
+/// The result of a run of the command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) lines: Vec<Value>,

@@ -62,7 +62,7 @@ pub(super) struct HttpSettings {
 pub(super) struct Via {
     pub(super) headers: BTreeMap<String, String>,
     pub(super) secret_headers: BTreeMap<String, SecretHeader>,
-    /// The certificates that its own must rest on, in place of the usual ones.
+    /// The CA certificates that its own is checked against, in place of the public ones.
     pub(super) ca_file: Option<PathBuf>,
 }
 

@@ -232,7 +232,7 @@ const OBJECTIVES: &[(&str, &[&str])] = &[
 const ARTIFACTS: &[&str] = &["idea", "copy", "playbook", "task", "site_plan", "seo_cluster", "paid_plan"];
 const UNICODE: &str = "Größe 価格 \\u0000\\n\\\"“\u{1f600}\u{202e}e\u{301}\\\\ \\ud83d\\ude00";
 
-/// An input before it is written down; the objects are JSON texts.
+/// An input before it is recorded; the objects are JSON texts.
 #[derive(Clone)]
 struct Draft {
     name: String,

@@ -16,7 +16,7 @@ use super::answer::{judge, tokens_used};
 use super::config::Bounds;
 use super::{Agent, Call};
 
-/// How many entries an artifact names as what it rests on, at most.
+/// How many entries an artifact names as what it is based on, at most.
 const MAX_LINEAGE: usize = 16;
 /// How many names of a JSON object an artifact repeats, at most.
 const MAX_NAMES: usize = 8;
@@ -50,7 +50,7 @@ impl Agent for ExampleAgent {
     }
 }
 
-/// What the example agent answers: one artifact of every allowed type, resting on allowed entries alone.
+/// What the example agent answers: one artifact of every allowed type, based on allowed entries alone.
 pub fn answer(input: &AgentInput) -> AgentOutput {
     if input.run_mode == RunMode::Execute && input.coherence_status == Coherence::Stale {
         return blocked(input);

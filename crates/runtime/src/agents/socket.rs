@@ -241,7 +241,7 @@ impl Transport for Socket {
         }
     }
 
-    /// Nothing was asked, so nothing may have come, not even the end.
+    /// Nothing was sent, so nothing may have arrived, not even the end.
     fn is_open(&mut self) -> bool {
         self.stream.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }

@@ -21,7 +21,7 @@ pub struct SubjectCase {
     pub entry: StoredEntry,
     /// As a subject.
     pub subject: ApprovalSubject,
-    /// What it is, and what it rests on.
+    /// What it is, and what it is based on.
     pub basis: SubjectBasis,
     /// What the log says of approvals, at its end.
     pub history: ApprovalHistory,
@@ -31,14 +31,14 @@ pub struct SubjectCase {
     pub state: SubjectState,
 }
 
-/// What a subject is, and what it rests on.
+/// What a subject is, and what it is based on.
 #[derive(Clone, Debug)]
 pub enum SubjectBasis {
     /// A draft.
     Draft {
         /// The record of the attempt that made it, if one names it.
         record: Option<Box<Record>>,
-        /// The newest evidence that it rests on.
+        /// The newest evidence that it is based on.
         evidence: Vec<Evidence>,
     },
     /// A held change.
@@ -54,7 +54,7 @@ impl SubjectBasis {
         }
     }
 
-    /// The evidence that a draft rests on.
+    /// The evidence that a draft is based on.
     pub fn evidence(&self) -> &[Evidence] {
         match self {
             SubjectBasis::Draft { evidence, .. } => evidence,
@@ -77,7 +77,7 @@ pub struct Moment {
 pub struct SubjectReader<'r> {
     /// The ledger.
     pub ledger: &'r Ledger,
-    /// Whose part of it.
+    /// The tenant.
     pub tenant: &'r TenantId,
     /// The configuration of its robots.
     pub scopes: &'r Scopes,

@@ -24,7 +24,7 @@ use super::kept_history::HistoryReader;
 /// The module of entries about work.
 pub(crate) const WORK: Literal = Literal::new("work");
 
-/// The entry that puts a held change before people; it rests on the entries that its item came from.
+/// The entry that puts a held change before people; it is based on the entries that its item came from.
 pub(crate) fn held_change_draft(
     record: &HeldChangeRecord,
     because: Vec<LedgerId>,

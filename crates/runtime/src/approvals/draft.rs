@@ -19,7 +19,7 @@ use crate::builder::{Scopes, execution, is_made_by_builder};
 /// Where a draft lands.
 const LEDGER: Literal = Literal::new("ledger");
 
-/// An entry that a draft rests on, the newest of its type.
+/// An entry that a draft is based on, the newest of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// Its type.

@@ -144,7 +144,7 @@ impl ApprovalError {
         }
     }
 
-    /// Whether what was asked was judged and refused, in contrast to what could not be done.
+    /// Whether the request was judged and refused, as opposed to one that could not be executed.
     pub fn is_refusal(&self) -> bool {
         use ApprovalError::{
             BadInvitation, BadPasskey, Ended, InvitationOver, NoEntry, NoLongerApproved, NoPeople,

@@ -148,7 +148,7 @@ impl KeptHistories {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).by_tenant.get(tenant).cloned()
     }
 
-    /// Keeps what was judged, unless more is kept of the same log already. Past the bound, what was used longest ago goes.
+    /// Keeps what was judged, unless more is kept of the same log already. Over the limit, the least recently used is dropped.
     fn put(&self, tenant: &TenantId, part: &JudgedPart, is_other_log: bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.uses += 1;

@@ -346,7 +346,7 @@ fn over_the_limit_the_least_recently_used_is_dropped() {
     assert!(tenants.by_tenant.is_empty());
 }
 
-/// Drafts that landed or were rejected do not wait, and one whose rejection counts no more waits again.
+/// Drafts that landed or were rejected do not wait, and one whose rejection no longer counts waits again.
 #[test]
 fn drafts_that_wait_are_counted_without_those_that_were_decided() {
     let world = World::new();
@@ -378,6 +378,6 @@ fn drafts_that_wait_are_counted_without_those_that_were_decided() {
     assert_eq!(counts(&world.ledger), (3, 3, 1));
     assert_eq!(counts(&world.other()), (3, 3, 1));
     world.revoke(&ben, &ada);
-    assert_eq!(counts(&world.ledger), (4, 4, 2), "the rejection counts no more, the landings stand");
+    assert_eq!(counts(&world.ledger), (4, 4, 2), "the rejection no longer counts, the landings do");
     assert_eq!(counts(&world.other()), (4, 4, 2));
 }

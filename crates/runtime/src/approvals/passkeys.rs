@@ -147,7 +147,7 @@ impl Invited {
         Some(Invited { tenant_id, nonce: Uuid::parse(nonce)?, secret: Text::new(secret)? })
     }
 
-    /// What the browser is to be asked for, as JSON.
+    /// The request for the browser, as JSON.
     ///
     /// # Errors
     /// When the invitation has ended, or the ledger cannot be read.
@@ -260,7 +260,7 @@ impl EnrolledByLink {
     }
 }
 
-/// What a browser is to be asked so that a passkey proves a statement, as JSON.
+/// The request for a browser so that a passkey proves a statement, as JSON.
 pub(super) fn assertion_question(passkey: &EnrolledPasskey, text: &str) -> Value {
     json!({
         "challenge": challenge(text), "relyingParty": passkey.origin.relying_party(),

@@ -73,7 +73,7 @@ pub fn enrolment(
     })
 }
 
-/// A key, or every key of a person, that counts no more; an admin signs it.
+/// The revocation of one or all keys of a person; an admin signs it.
 ///
 /// # Errors
 /// When the statement cannot be made.

@@ -306,7 +306,7 @@ impl Builder {
     }
 
     /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9); and, with settings, what
-    /// the decision rests on.
+    /// the decision is based on.
     fn look(
         &self,
         asked: &Asked,

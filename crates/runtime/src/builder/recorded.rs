@@ -29,7 +29,7 @@ pub(super) struct Seen {
     pub(super) recorded: RecordedExecution,
     /// The record of the asked attempt.
     pub(super) record: Option<Record>,
-    /// What the snapshot is derived from, if that was asked for and the attempt is not recorded.
+    /// What the snapshot is derived from, if requested and the attempt is not recorded.
     pub(super) facts: Option<(SnapshotFacts, Position)>,
     /// Another request of the execution that was accepted and is not decided, if the attempt is not recorded.
     pub(super) open: Option<AcceptedRequest>,
@@ -186,7 +186,7 @@ impl Execution {
     }
 }
 
-/// The snapshot that a record's decision rested on, derived from the ledger as it was then.
+/// The snapshot that a record's decision was based on, derived from the ledger as it was then.
 pub fn snapshot_of(
     ledger: &Ledger,
     tenant: &TenantId,

@@ -1,6 +1,6 @@
 //! The Builder's settings, per tenant and robot: `[builder]`, overridden by `[tenants.NAME.builder]`, overridden by
 //! `[tenants.NAME.robots.NAME.builder]`, the same keys in each. A narrower table changes the keys that it has; artifact
-//! types only ever add up. Everything is checked when it is loaded, so that no robot's table fails later.
+//! types only add up. Everything is checked when it is loaded, so that no robot's table fails later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -115,7 +115,7 @@ impl Scopes {
     /// those that the configuration names.
     ///
     /// # Errors
-    /// When a table is not understood to the last key.
+    /// When a table has an unknown key.
     pub fn load(configuration: &Configuration, rules: Option<RulesSource>) -> Result<Scopes, ConfigError> {
         let known_agents = configuration.section("agents")?.map(|agents| agents.keys().map(String::as_str));
         let reader = Reader {

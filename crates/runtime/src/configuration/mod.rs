@@ -24,7 +24,7 @@ const SECTIONS: &[&str] = &["agents", "builder", "ledger", "server", "tenants", 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file was asked for and is not there.
+    /// The requested file does not exist.
     #[error("there is no configuration `{}`; check the path", .path.display())]
     NotFound {
         /// The file.

@@ -19,7 +19,7 @@ pub struct Table<'t> {
 }
 
 impl<'t> Table<'t> {
-    /// Nothing was asked for yet.
+    /// No key was read yet.
     pub fn new(values: &'t toml::Table) -> Self {
         Table { values, known: RefCell::default() }
     }
@@ -121,7 +121,7 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Refuses every key that was not asked for.
+    /// Refuses every key that was not read.
     pub fn finish(self) -> Result<(), Wrong> {
         let known = self.known.into_inner();
         match self.values.keys().find(|key| !known.contains(&key.as_str())) {

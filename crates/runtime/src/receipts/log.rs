@@ -22,7 +22,7 @@ use crate::report::{ReceiptProof, RunRow, RunStory, log_row, receipt_proof, stat
 use crate::work::receipt::{DIFF_FILE, RESULT_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
 use crate::work::{ItemResult, RunReader, RunsError};
 
-/// Which runs are asked for.
+/// The requested runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunLogQuery {
     /// Only those that ended so: `succeeded` or `failed`.

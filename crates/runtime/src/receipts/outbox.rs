@@ -90,7 +90,7 @@ pub struct SentReports {
     pub sent: Vec<Uuid>,
     /// Those that the server refused, and why; they are kept.
     pub refused: Vec<(Uuid, String)>,
-    /// Why the server took no more.
+    /// Why the server accepted no more.
     pub away: Option<String>,
     /// How many are still kept.
     pub pending: usize,

@@ -84,7 +84,7 @@ impl SignerEnrolmentError {
         }
     }
 
-    /// Whether what was asked was judged and refused, in contrast to what could not be done.
+    /// Whether the request was judged and refused, as opposed to one that could not be executed.
     pub fn is_refusal(&self) -> bool {
         use SignerEnrolmentError::{Key, NoSigner, OtherName, Revoked, TooLong, TooMany};
         matches!(self, NoSigner { .. } | Key(_) | OtherName(_) | Revoked(_) | TooMany | TooLong { .. })

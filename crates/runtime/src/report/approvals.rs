@@ -25,7 +25,7 @@ pub struct ApprovalStory {
     pub group: Option<String>,
     /// The verdicts.
     pub verdicts: Vec<VerdictStory>,
-    /// The fingerprint of the first admin's key, which all of them rest on.
+    /// The fingerprint of the first admin's key, which all of them are based on.
     pub root: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Two runs side by side: what was asked, who did it, how it ended, what it used, and which files came out alike or different. One value, built
+//! Two runs side by side: task, agent, outcome, usage, and which files ended up the same or different. One value, built
 //! from what a log or a workspace has of each; nothing here reads or writes.
 
 mod outcomes;

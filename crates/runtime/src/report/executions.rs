@@ -1,4 +1,4 @@
-//! Executions of the Builder in a report: what was asked, which rule decided on how old evidence, what was made, who approved it, and
+//! Executions of the Builder in a report: the request, which rule decided on how old evidence, the artifacts, who approved them, and
 //! whether the recorded decision follows from the log.
 
 use crealeph_contracts::instant::Instant;
@@ -53,7 +53,7 @@ pub struct ExecutionRow {
     pub state: String,
     /// When.
     pub at: String,
-    /// What was asked for.
+    /// The objective.
     pub action: Option<String>,
     /// Which attempt.
     pub attempt: Option<u64>,
@@ -66,7 +66,7 @@ pub struct ExecutionStory {
     /// In one line.
     #[serde(flatten)]
     pub row: ExecutionRow,
-    /// What was asked: the objective, as the request has it.
+    /// The objective, as in the request.
     pub objective: Option<TextPart>,
     /// Whether only drafts were asked for.
     pub dry_run: Option<bool>,
@@ -170,7 +170,7 @@ pub struct ArtifactStory {
     pub approval: Option<ApprovalStory>,
 }
 
-/// The executions that are asked for.
+/// The requested executions.
 pub(super) fn section(
     question: &ReportQuestion,
     source: &ReportSource<'_>,

@@ -55,7 +55,7 @@ pub enum ReportSubject {
     Execution(ExecutionId, Option<RobotId>),
 }
 
-/// What is asked.
+/// A request for a report.
 #[derive(Clone, Debug)]
 pub struct ReportQuestion {
     /// What it is about.
@@ -73,7 +73,7 @@ pub struct ReportQuestion {
 pub struct ReportSource<'s> {
     /// What is read.
     pub origin: ReportOrigin,
-    /// The log and whose part of it; absent if there is none.
+    /// The log and the tenant; absent if there is none.
     pub log: Option<(&'s Ledger, &'s TenantId)>,
     /// The runs of a workspace; absent if the log was read from an export, which holds their receipts alone.
     pub runs: Option<&'s RunReader>,
@@ -192,7 +192,7 @@ impl TextPart {
 /// Makes the report.
 ///
 /// # Errors
-/// When something cannot be read, or what was asked for does not exist.
+/// When something cannot be read, or the requested run or execution does not exist.
 pub fn activity(question: &ReportQuestion, source: &ReportSource<'_>) -> Result<ActivityReport, ReportError> {
     let log = proof::log(source)?;
     let covered = log.as_ref().map_or(0, LogProof::covered_entries);

@@ -14,7 +14,7 @@ use super::{ReportError, ReportSource};
 use crate::work::receipt::{ENVELOPE_FILE, NAME_PREFIX, RECEIPT_FILE};
 use crate::work::{RunReader, RunState, RunSummary};
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProofStatus {
@@ -32,7 +32,7 @@ pub enum ProofStatus {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiptProof {
-    /// What the check came to.
+    /// The result of the check.
     pub status: ProofStatus,
     /// What is wrong, or why nothing could be checked.
     pub detail: Option<String>,
@@ -201,7 +201,7 @@ pub struct LogProof {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointProof {
-    /// What the check came to.
+    /// The result of the check.
     pub status: ProofStatus,
     /// What is wrong.
     pub detail: Option<String>,

@@ -75,7 +75,7 @@ pub struct RunStory {
     pub row: RunRow,
     /// When it was over.
     pub finished_at: Option<String>,
-    /// What was asked.
+    /// The task.
     pub description: Option<TextPart>,
     /// The agent.
     pub program: Option<AgentStory>,
@@ -190,7 +190,7 @@ pub struct AccountStory {
     pub key: Option<String>,
 }
 
-/// The run that another one rests on.
+/// The run that another one is based on.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EarlierRunStory {
@@ -315,7 +315,7 @@ pub struct ConnectionStory {
     pub reason: Option<Cow<'static, str>>,
 }
 
-/// The runs that are asked for.
+/// The requested runs.
 pub(super) fn section(
     question: &ReportQuestion,
     source: &ReportSource<'_>,

@@ -288,7 +288,7 @@ impl GrantSet {
         }
     }
 
-    /// How much an agent may do where a task does not say it. Time grants nothing.
+    /// How much an agent may do if a task does not say. Time grants nothing.
     fn bounds(&mut self, to: &str, bounds: &toml::Table) {
         for (key, value) in bounds.iter().filter(|(key, _)| !HARMLESS.contains(&key.as_str())) {
             let amount = value.as_integer().and_then(|amount| u64::try_from(amount).ok());

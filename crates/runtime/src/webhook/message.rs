@@ -23,7 +23,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// About an entry; with its payload if that was asked for and fits.
+    /// About an entry; with its payload if requested and small enough.
     pub(super) fn of_entry(entry: &StoredEntry, has_payload: bool, max_bytes: usize) -> Message {
         let whole = has_payload.then(|| cloud_event(entry, &entry_json(entry)));
         let body = whole.filter(|body| body.len() <= max_bytes);

@@ -72,7 +72,7 @@ pub enum WebhookError {
     /// The log has no such entry to start after.
     #[error("the log has {last} entries, so nothing can start after entry {after}")]
     BadStart {
-        /// What was asked for.
+        /// The requested position.
         after: Seq,
         /// The newest.
         last: Seq,
@@ -427,7 +427,7 @@ pub fn get_webhook(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<Webh
     Ok(find(ledger, tenant, id)?.report(tenant, &ledger.subscriptions(tenant)?))
 }
 
-/// How far a webhook was delivered, and what its last tries came to.
+/// How far a webhook was delivered, and the result of its last tries.
 ///
 /// # Errors
 /// When there is no such webhook, or the ledger cannot be read.

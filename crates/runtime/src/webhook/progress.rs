@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use crealeph_ledger::{Millis, Seq, Subscription};
 use serde::{Deserialize, Serialize};
 
-/// What the last tries came to.
+/// The result of the last tries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Progress {
-    /// When the webhook was asked for.
+    /// When the webhook was requested.
     pub asked_at: i64,
     /// Failures since the last success.
     pub failures: u32,

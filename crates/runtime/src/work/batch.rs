@@ -48,7 +48,7 @@ pub struct RunOptions {
     pub jobs: usize,
     /// Where changes go.
     pub destination: Destination,
-    /// Whether they are held for a person first.
+    /// Whether they are held for approval first.
     pub is_held: bool,
     /// The agent by name; else each item's `agent_id` decides.
     pub agent: Option<String>,
@@ -222,7 +222,7 @@ impl<'b> PlannedBatch<'b> {
         dependencies.filter(|id| self.ids.contains(id) && !succeeded.contains(*id)).cloned().collect()
     }
 
-    /// What an interrupted call with the same items came to for this one.
+    /// The result of an interrupted call with the same items for this one.
     fn earlier(&self, work: &Work, item: &ItemId) -> Result<Option<ItemOutcome>, WorkError> {
         let Some(state) = &self.resumed else { return Ok(None) };
         let held = state.held.iter().find(|(_, held)| held.batch == self.id && held.item == *item);
@@ -238,7 +238,7 @@ impl<'b> PlannedBatch<'b> {
         finished_earlier(work, &run.run).map(Some)
     }
 
-    /// What an item that is not to be repeated came to: its change has landed, or awaits approval.
+    /// The result of an item that is not to be repeated: its change has landed, or awaits approval.
     fn done(&self, work: &Work, item: &WorkItem) -> Result<Option<ItemOutcome>, WorkError> {
         let Some(state) = &self.history else { return Ok(None) };
         if let Some((run, held)) = state.held.iter().find(|(_, held)| held.item == item.id) {
@@ -253,7 +253,7 @@ impl<'b> PlannedBatch<'b> {
     }
 }
 
-/// What a finished run came to.
+/// The result of a finished run.
 pub(super) fn finished_earlier(work: &Work, run: &Uuid) -> Result<ItemOutcome, WorkError> {
     let result = work.runs.document(run, RESULT_FILE, ItemResult::parse)?;
     Ok(ItemOutcome::Finished { result: Box::new(result), is_earlier: true })
@@ -351,7 +351,7 @@ struct SideBySide<'l> {
 type RunSoFar = Result<TestedRun, Box<EndedRun>>;
 
 impl SideBySide<'_> {
-    /// Runs the items, `at_once` at a time; what they came to is in the same order.
+    /// Runs the items, `at_once` at a time; the results are in the same order.
     fn run(&self, jobs: &[Job<'_>], at_once: usize) -> Result<Vec<RunSoFar>, WorkError> {
         let state = self.work.runs.state()?;
         let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -401,7 +401,7 @@ impl SideBySide<'_> {
     }
 }
 
-/// The name of a batch: what is asked for, and where it goes.
+/// The name of a batch: its items, and where their changes go.
 fn batch_id(items: &[WorkItem], options: &RunOptions) -> Blake3 {
     let RunOptions { destination, is_held, agent, only_failed, .. } = options;
     let mut text = format!("{destination:?} {is_held} {agent:?}\n");

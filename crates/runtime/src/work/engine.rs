@@ -47,15 +47,15 @@ pub struct WorkSetup {
     pub config: WorkConfig,
     /// Where views are kept while they are open.
     pub state_dir: PathBuf,
-    /// The ledger that remembers.
+    /// The ledger.
     pub ledger: Ledger,
     /// The folder of the signing keys.
     pub keys: PathBuf,
     /// Files and folders that no agent may see, wherever they are: the ledger's, the keys.
     pub private: Vec<PathBuf>,
-    /// Files that rights come from: no run may change them, whatever its rules allow.
+    /// Files that define grants: no run may change them, whatever its rules allow.
     pub sources: Vec<PathBuf>,
-    /// Whose part of the ledger.
+    /// The tenant.
     pub tenant: TenantId,
 }
 
@@ -83,7 +83,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Opens a workspace for work, and settles what an earlier process left.
+    /// Opens a workspace for work, and recovers what an earlier process left.
     ///
     /// # Errors
     /// When something of it cannot be used.
@@ -95,7 +95,7 @@ impl Work {
         let signer = Signer::open(&control, &setup.keys)?;
         let private = paths_inside(workspace.path(), &setup.private);
         let mut config = setup.config;
-        // Those that are known by name are in no configuration.
+        // Those that are built in are in no configuration.
         let programs = config.agents.values().filter_map(WorkAgent::program);
         let sources: Vec<PathBuf> = setup.sources.into_iter().chain(programs).collect();
         let protected = super::protect::protected(workspace.path(), &sources, &setup.private);
@@ -213,7 +213,7 @@ impl Work {
     /// The run whose change can be judged again (R34).
     ///
     /// # Errors
-    /// When its change was not kept, is kept no longer, was altered, or would be done twice.
+    /// When its change was not kept, is no longer kept, was altered, or would be done twice.
     pub fn retryable(&self, run: &Uuid) -> Result<RetryableRun, WorkError> {
         retry::find(self, run)
     }
@@ -239,7 +239,7 @@ impl Work {
         undo::find(self, run)
     }
 
-    /// Takes back what a run changed, in a run of its own.
+    /// Undoes a run, in a separate run.
     ///
     /// # Errors
     /// When something is in the way, or its outcome cannot be written.
@@ -252,7 +252,7 @@ impl Work {
         undo::run(self, landed, options, progress)
     }
 
-    /// Carries out a verdict on a held run: it lands, or it is thrown away.
+    /// Carries out a verdict on a held run: it lands, or it is discarded.
     ///
     /// # Errors
     /// When no such run is held, or something cannot be written.
@@ -399,7 +399,7 @@ impl Work {
         checked.map_err(|denied| Stop::Ended(Ending::Denied(denied.to_string())))
     }
 
-    /// The robot that a receipt names, and the entries it rests on. What cannot be read now is left out: a receipt is
+    /// The robot that a receipt names, and the entries it is based on. What cannot be read now is left out: a receipt is
     /// written all the same.
     pub(super) fn bound_to(
         &self,

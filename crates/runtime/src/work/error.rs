@@ -81,7 +81,7 @@ pub enum WorkError {
         /// What is wrong and what to do.
         why: String,
     },
-    /// What would be written down holds a secret.
+    /// What would be recorded holds a secret.
     #[error(
         "the {place} of item `{item}` contains a secret that its agent is granted, and would be recorded; refer to the secret by its name instead"
     )]
@@ -106,7 +106,7 @@ pub enum WorkError {
     /// The items cannot be planned.
     #[error(transparent)]
     Plan(#[from] crealeph_decision::work::PlanError),
-    /// A run does not wait for a verdict.
+    /// A run does not wait for approval.
     #[error("run `{0}` does not await approval; see `crealeph work status`")]
     NotHeld(String),
     /// A held change is not the one that was held.

@@ -62,7 +62,7 @@ pub struct HeldRun {
     pub since: Timestamp,
 }
 
-/// What a verdict came to.
+/// The result of a verdict.
 #[derive(Clone, Debug)]
 pub struct DecidedRun {
     /// How the run ended.
@@ -72,7 +72,7 @@ pub struct DecidedRun {
 }
 
 impl RunWriter<'_> {
-    /// Writes down a run whose change is held.
+    /// Records a run whose change is held.
     pub(super) fn hold(
         &self,
         evidence: &RunEvidence,
@@ -110,21 +110,21 @@ impl RunWriter<'_> {
         Ok(waits)
     }
 
-    /// Takes back what was written of a held change that was about to land and did not: it is held as before.
+    /// Reverts what was written of a held change that was about to land and did not: it is held as before.
     pub(super) fn hold_again(&self, run: &Uuid) -> Result<(), WorkError> {
         self.runs.retain(run, held_proof::is_of_held)?;
         Ok(self.runs.add(Event::StillHeld { run: *run, at: super::now() })?)
     }
 }
 
-/// Carries out a verdict on a held run that no one signed, while no one is enrolled: it lands, or it is thrown away. One that meets a
+/// Carries out a verdict on a held run that no one signed, while no one is enrolled: it lands, or it is discarded. One that meets a
 /// conflict stays held.
 pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
     let writer = RunWriter::new(work)?;
     let state = writer.runs.state()?;
     let held = state.held.get(run).ok_or_else(|| WorkError::NotHeld(state.short(run)))?.clone();
     let is_signed_only = is_unsigned_refused(&work.ledger, &work.tenant)?;
-    // Of a change that an earlier version held there is nothing to sign; throwing it away is in its receipt.
+    // Of a change that an earlier version held there is nothing to sign; discarding it is in its receipt.
     if is_signed_only && (verdict.is_approved || state.submitted.contains_key(run)) {
         return Err(WorkError::Unsigned(state.short(run)));
     }
@@ -175,7 +175,7 @@ pub(super) fn landing_of<'l>(
     Ok(LandingRun::new(writer, work.runner(agent, run, &|_| ())?, evidence, unlanded))
 }
 
-/// What a verdict came to. A change that met a conflict is held as before (R34), and so is one whose approval no longer counts.
+/// The result of a verdict. A change that met a conflict is held as before (R34), and so is one whose approval no longer counts.
 pub(super) fn conclude(
     mut landing: LandingRun<'_>,
     run: &Uuid,
@@ -256,7 +256,7 @@ pub(super) fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result
     let work = landing.writer.work;
     let prepared = work.workspace.resume(&held.publish)?;
     let changes = prepared.changes();
-    // What rights come from may have become more since the change was held.
+    // More files may define grants than when the change was held.
     let paths = &landing.runner.agent.paths;
     if let Some(change) = changes.iter().find(|change| paths.protects(change.path.as_str())) {
         return Err(Ending::Denied(format!("Denied path: {}", change.path)).into());
@@ -328,7 +328,7 @@ fn verdict_entry(work: &Work, identity: &RunIdentity, verdict: &RunVerdict) -> R
     })
 }
 
-/// What is written down of a held run.
+/// What is recorded of a held run.
 pub(super) fn held_record(runs: &RunStore, run: &Uuid) -> Result<HeldRecord, RunsError> {
     runs.document(run, HELD_FILE, |bytes| HeldRecord::parse(bytes).ok())
 }

@@ -149,12 +149,12 @@ pub(super) struct StartedRun {
     /// The robot that it is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_text")]
     pub(super) robot: Option<RobotId>,
-    /// The run that it rests on.
+    /// The run that it is based on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) earlier: Option<EarlierLink>,
 }
 
-/// The run that another one rests on, as the journal names it.
+/// The run that another one is based on, as the journal names it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EarlierLink {
     #[serde(with = "text")]
@@ -179,7 +179,7 @@ impl From<&EarlierLink> for EarlierRun {
     }
 }
 
-/// A change that waits for a person.
+/// A change that awaits approval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct HeldChange {
     #[serde(with = "text")]
@@ -421,7 +421,7 @@ pub(super) struct KnownRun {
     /// The agent's name; absent for the merge of a level, and in journals of earlier versions.
     pub(super) agent: Option<String>,
     pub(super) started_at: Timestamp,
-    /// The run that it rests on; absent in journals of earlier versions.
+    /// The run that it is based on; absent in journals of earlier versions.
     pub(super) earlier: Option<EarlierLink>,
     /// Its place among finished runs.
     pub(super) finished: Option<usize>,
@@ -432,13 +432,13 @@ pub(super) struct KnownRun {
 pub(super) struct JournalState {
     /// Finished runs, in the order of their receipts.
     pub(super) finished: Vec<FinishedRun>,
-    /// Runs that were started and are neither over nor held.
+    /// Runs that were started and are neither finished nor held.
     pub(super) started: BTreeMap<Uuid, StartedRun>,
     /// Runs whose publish was about to happen.
     pub(super) prepared: BTreeMap<Uuid, PreparedRun>,
     /// Runs whose change is held.
     pub(super) held: BTreeMap<Uuid, HeldChange>,
-    /// How many runs were over when a change was held.
+    /// How many runs had finished when a change was held.
     held_after: BTreeMap<Uuid, usize>,
     /// What people decided.
     pub(super) verdicts: BTreeMap<Uuid, RunVerdict>,
@@ -446,7 +446,7 @@ pub(super) struct JournalState {
     pub(super) submitted: BTreeMap<Uuid, String>,
     /// Landings whose outcome the ledger may not have.
     pub(super) landings: BTreeMap<Uuid, u64>,
-    /// Batches that were begun and not ended, and how many runs were over then.
+    /// Batches that were begun and not ended, and how many runs had finished then.
     pub(super) open_batches: BTreeMap<Blake3, usize>,
     /// Every run, in the order in which they were started.
     pub(super) order: Vec<Uuid>,

@@ -51,7 +51,7 @@ impl Delivery {
 #[derive(Debug)]
 pub(super) struct Landed {
     pub(super) delivery: Delivery,
-    /// Whether changes are held for a person instead.
+    /// Whether changes are held for approval instead.
     pub(super) is_held: bool,
     /// Changes that came before and are not in the workspace.
     pub(super) accumulated: Vec<Change>,
@@ -444,7 +444,7 @@ impl<'l> LandingRun<'l> {
     }
 }
 
-/// Refuses a change whose paths are no longer what they were.
+/// Refuses a change whose paths were changed since.
 pub(super) fn check_conflict(
     changes: &[Change],
     snapshot: &WorkspaceSnapshot,

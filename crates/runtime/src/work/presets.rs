@@ -15,7 +15,7 @@ use super::config::at_home;
 use crate::agents::process::on_path;
 use crate::configuration::Wrong;
 
-/// One agent that is known by name.
+/// One agent that is built in.
 struct Known {
     name: &'static str,
     /// The id that a task has which is given to it by name alone.

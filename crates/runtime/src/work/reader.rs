@@ -31,7 +31,7 @@ pub enum RunState {
     Over(RunStatus),
     /// It was ended by a person or a crash.
     Interrupted,
-    /// Its change waits for a verdict.
+    /// Its change waits for approval.
     Held,
     /// It continues.
     Running,
@@ -237,7 +237,7 @@ impl RunReader {
         Ok(bytes.and_then(|bytes| Valid::parse(&bytes, &Limits::own(usize::MAX)).ok()))
     }
 
-    /// What was asked for; absent for the merge of a level, or if it was damaged.
+    /// The work item; absent for the merge of a level, or if it was damaged.
     ///
     /// # Errors
     /// When the file cannot be read.

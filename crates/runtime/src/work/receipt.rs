@@ -139,7 +139,7 @@ pub struct ReceiptFacts {
     pub bounds: Option<StatedBounds>,
     /// What admission said; absent if the run never came to it.
     pub admission: Option<Admission>,
-    /// The hashes of the receipts that a merge rests on.
+    /// The hashes of the receipts that a merge is based on.
     pub merged: Vec<Blake3>,
     /// The branch and the commit that the change was delivered to, if it was.
     pub commit: Option<(String, GitHash)>,

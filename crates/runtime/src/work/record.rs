@@ -40,9 +40,9 @@ use super::trace::Trace;
 
 pub(super) const STDOUT_FILE: &str = "stdout.txt";
 pub(super) const STDERR_FILE: &str = "stderr.txt";
-/// Who started a run and with which program, while it is not over.
+/// Who started a run and with which program, until it has ended.
 pub(super) const ORIGIN_FILE: &str = "origin.json";
-/// What only a run has that is not over.
+/// What only a run has that has not ended.
 pub(super) const TRANSIENT_FILES: [&str; 4] = [HELD_FILE, HELD_ENVELOPE, SUBJECT_FILE, ORIGIN_FILE];
 /// The entry of a receipt, kept next to it until the ledger has it.
 pub(super) const ENTRY_FILE: &str = "entry.json";

@@ -98,7 +98,7 @@ pub struct RecordedRun {
     folder: PathBuf,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOutcome {
     /// The resulting state.

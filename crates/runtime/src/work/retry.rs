@@ -37,12 +37,12 @@ pub struct RetryOptions {
     pub item: WorkItem,
     /// Where the change goes, if not where the first run's was to go.
     pub destination: Option<Destination>,
-    /// Whether it is held for a person; it is in any case if the first run's was to be.
+    /// Whether it is held for approval; it is in any case if the first run's was to be.
     pub is_held: bool,
 }
 
 impl RetryableRun {
-    /// What was asked for.
+    /// The request.
     pub fn item(&self) -> &WorkItem {
         &self.packed.record.work_item
     }
@@ -93,7 +93,7 @@ pub(super) fn is_expired(work: &Work, finished: &FinishedRun) -> bool {
     age_ns > i128::try_from(work.config.capsules.max_age.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// What would be done twice: the item has succeeded since, or waits for a person.
+/// What would be done twice: the item has succeeded since, or awaits approval.
 fn check_not_done(state: &JournalState, finished: &FinishedRun) -> Result<(), String> {
     let Some(item) = &finished.item else { return Ok(()) };
     let mut since = state.since(&finished.run);

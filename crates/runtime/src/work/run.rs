@@ -162,7 +162,7 @@ impl ItemRunner<'_> {
         Err(self.ended(evidence, ending, None))
     }
 
-    /// Applies a change that is made already to a view of what the run starts from. What its agent reported is judged again.
+    /// Applies a change that already exists to a view of what the run starts from. What its agent reported is judged again.
     fn apply(&self, planned: &PlannedRun<'_>, made: &MadeChange) -> Result<CalledAgent, Ending> {
         let not_applied = |error: &dyn std::error::Error| {
             let why = format!("the change could not be applied: {}", with_causes(error));

@@ -47,7 +47,7 @@ impl RunSecrets {
         &self.all
     }
 
-    /// Where a secret is in what would be written down before the agent runs, if anywhere.
+    /// Where a secret is in what would be recorded before the agent runs, if anywhere.
     pub(super) fn place_in_request(&self, item: &WorkItem, agent: &WorkAgent) -> Option<&'static str> {
         if self.denied.finds(to_json(item).as_bytes()) {
             return Some("work item");

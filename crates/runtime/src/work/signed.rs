@@ -34,7 +34,7 @@ pub enum SettledRun {
         /// How many.
         missing: u64,
     },
-    /// It landed, or was thrown away.
+    /// It landed, or was discarded.
     Decided(Box<DecidedRun>),
 }
 

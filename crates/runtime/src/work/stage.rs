@@ -45,18 +45,18 @@ pub(super) struct RunIdentity {
     pub(super) request: RunRequest,
 }
 
-/// How a run was asked for, beyond its item.
+/// How a run was requested, in addition to its item.
 #[derive(Clone, Debug)]
 pub(super) struct RunRequest {
     /// The agent's name in the configuration.
     pub(super) agent: String,
     /// The branch that the change goes to, as it was when the batch started.
     pub(super) branch: Option<HeldBranch>,
-    /// Whether the change is held for a person.
+    /// Whether the change is held for approval.
     pub(super) is_held: bool,
     /// The robot that it is bound to.
     pub(super) robot: Option<RobotId>,
-    /// The run that this one rests on.
+    /// The run that this one is based on.
     pub(super) earlier: Option<EarlierRun>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct RunRequest {
 pub(super) enum ChangeSource<'c> {
     /// The agent is called.
     Agent,
-    /// It is made already.
+    /// It already exists.
     Made(&'c MadeChange),
 }
 

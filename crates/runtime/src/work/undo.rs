@@ -46,7 +46,7 @@ pub struct UndoOptions {
     pub agent: Option<String>,
     /// Where the files are restored, if not where the run's change went.
     pub destination: Option<Destination>,
-    /// Whether the undoing is held for a person.
+    /// Whether the undo is held for approval.
     pub is_held: bool,
 }
 
@@ -132,7 +132,7 @@ pub(super) fn run(
     made::run(work, MadeRun { item, agent, request, change, target }, progress)
 }
 
-/// The change that takes back what a run changed: from what it left to what was there before it.
+/// The change that reverts what a run changed: from what it left to what was there before it.
 fn restoring(work: &Work, finished: &FinishedRun, receipt: &Receipt) -> Result<Vec<Change>, WorkError> {
     let no = |why: String| WorkError::NotUndoable { run: work.runs.short(&finished.run), why };
     let kept = |hash: Blake3| {

@@ -187,7 +187,7 @@ impl World {
         self.ledger.append(&tenant(), vec![draft]).unwrap().remove(0).id
     }
 
-    /// A signal, a fusion of it, and the artifacts that rest on both.
+    /// A signal, a fusion of it, and the artifacts that are based on both.
     pub(crate) fn know(&self, artifacts: &[&str]) -> (LedgerId, LedgerId) {
         self.know_of("r", artifacts)
     }

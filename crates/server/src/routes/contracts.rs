@@ -28,7 +28,7 @@ pub(super) fn validate(call: &Call) -> Result<Reply, Problem> {
         Some("line") => {
             judge_line(&call.body, Some(contract), &limits).map_err(|why| unjudged("bad_line", why))?
         }
-        // Without a context nothing of it can be wrong.
+        // Without a context, nothing in it can be wrong.
         _ => judge(contract, &call.body, None, &limits)
             .map_err(|error| unjudged("bad_context", error.to_string()))?,
     };

@@ -110,7 +110,7 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(page_json(&page(call, order, call.limit(USUAL_PAGE)?)?)))
 }
 
-/// A page of the entries that are asked for.
+/// A page of the matching entries.
 pub(crate) fn page(call: &Call, order: Order, limit: usize) -> Result<EntryPage, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
@@ -145,7 +145,7 @@ pub(super) fn lineage(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(lineage_json(&relatives(call, &named(call)?, direction, depth)?)))
 }
 
-/// What an entry rests on, or what rests on it, as far as the key may see it.
+/// What an entry is based on, or what is based on it, as far as the key may see it.
 pub(crate) fn relatives(
     call: &Call,
     entry: &StoredEntry,

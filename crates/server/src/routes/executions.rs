@@ -93,7 +93,7 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(page_json(&page(call, call.limit(USUAL_PAGE)?)?)))
 }
 
-/// A page of the events that are asked for, newest first.
+/// A page of the matching events, newest first.
 pub(crate) fn page(call: &Call, limit: usize) -> Result<EntryPage, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
@@ -147,7 +147,7 @@ fn found(call: &Call) -> Result<Execution, Problem> {
     builder::execution(call.ledger(), &call.who()?.tenant_id, Some(&robot), &id)?.ok_or_else(unknown)
 }
 
-/// Its records: of one attempt, if that is asked for.
+/// Its records: of one attempt, if requested.
 fn records(call: &Call) -> Result<Vec<(StoredEntry, Record)>, Problem> {
     let attempt = call.number("attempt")?;
     let mut records = found(call)?.records;

@@ -62,7 +62,7 @@ fn signal(day: &str, visits: u32) -> String {
     entry("signal", "scout", day, &format!(r#"{{"visits":{visits}}}"#), &[])
 }
 
-/// What rests on the day's signal.
+/// What is based on the day's signal.
 fn conclusions(day: &str) -> String {
     [
         entry("fusion", "fusion", day, r#"{"trend":"known"}"#, &["signal"]),

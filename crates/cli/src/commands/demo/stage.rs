@@ -200,7 +200,7 @@ fn empty(folder: PathBuf) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A new folder for temporary files; it is kept, so that one can look around in it.
+/// A new folder for temporary files; it is kept, so that it can be inspected.
 fn temporary() -> Result<PathBuf, Failure> {
     let parent = std::env::temp_dir();
     let mut tried = 0;

@@ -142,7 +142,7 @@ impl CountedExport {
         }
     }
 
-    /// An export that ends early is none.
+    /// An export that ends early is not valid.
     fn check(&self, remote: &RemoteLog) -> Result<(), Failure> {
         if self.stated == Some(self.entries) {
             return Ok(());
@@ -279,7 +279,7 @@ fn audit_ledger(ledger: &Ledger, at: &Settled, size: u64) -> Result<Option<Findi
     Ok(Some(Finding { kind, seq: fault.seq.map(Seq::get), what: fault.what }))
 }
 
-/// Bytes that are no entry, as a finding.
+/// Bytes that are not an entry, as a finding.
 fn damaged(error: &LedgerError, seq: Option<u64>) -> Finding {
     let seq = match error {
         LedgerError::Damaged { seq: Some(known), .. } => Some(known.get()),

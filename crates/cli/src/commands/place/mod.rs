@@ -56,7 +56,7 @@ impl Place {
         })
     }
 
-    /// Whose part of the log.
+    /// The tenant.
     pub(super) fn tenant(&self) -> &TenantId {
         match self {
             Place::Here(at) => &at.tenant,

@@ -16,7 +16,7 @@ use crate::failure::{Failure, LedgerFailure, ServerFailure};
 
 /// How many ids are looked up at a time.
 const IDS_AT_ONCE: usize = 500;
-/// How many items of a list are asked for at a time.
+/// How many items of a list are requested at a time.
 const LIST_PAGE: usize = 500;
 
 /// The log of the tenant that a key is for, on a server.
@@ -86,7 +86,7 @@ struct PersonPage {
 }
 
 impl RemoteLog {
-    /// Appends entries. A server names no place in a batch that it refused, and has written nothing of it: then one by one.
+    /// Appends entries. If a server refuses a batch, it does not say which entry was refused, and has written none: then one by one.
     pub(super) fn append(&self, drafts: &[Draft]) -> Result<AppendedStart, Failure> {
         if drafts.is_empty() {
             return Ok((Vec::new(), None));
@@ -136,7 +136,7 @@ impl RemoteLog {
         Ok(all)
     }
 
-    /// A page of what waits for a person.
+    /// A page of what awaits approval.
     pub(in crate::commands) fn inbox(
         &self,
         cursor: Option<Cursor>,

@@ -6,7 +6,7 @@ use super::executions::state;
 use crate::render::counted;
 use crate::report::{Inline, Tone, code, text};
 
-/// The state of a subject, every verdict on it, and the key that all of them rest on.
+/// The state of a subject, every verdict on it, and the key that all of them are based on.
 pub(super) fn facts(story: &ApprovalStory) -> Vec<(&'static str, Vec<Inline>)> {
     let mut facts = vec![("Approval", approval(story))];
     facts.extend(story.verdicts.iter().map(|verdict| ("Verdict", self::verdict(verdict))));

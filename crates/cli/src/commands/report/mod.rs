@@ -405,7 +405,7 @@ fn shown_in_full(rows: usize, shown: usize, what: &str) -> Option<Block> {
     })
 }
 
-/// The word for what a check came to.
+/// The word for the result of a check.
 fn proof(status: ProofStatus) -> Inline {
     let tone = match status {
         ProofStatus::Verified => Tone::Good,
@@ -424,7 +424,7 @@ fn proof_word(status: ProofStatus) -> &'static str {
     }
 }
 
-/// A cut in words.
+/// A note about omitted bytes.
 fn cut(left_out_bytes: u64) -> String {
     match left_out_bytes {
         0 => String::new(),

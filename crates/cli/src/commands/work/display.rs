@@ -97,7 +97,7 @@ impl Display {
         }
     }
 
-    /// Wipes the lines for good.
+    /// Clears the lines at the end.
     pub(super) fn end(&self) {
         let Some(shared) = &self.shared else { return };
         shared.is_over.store(true, Ordering::Relaxed);

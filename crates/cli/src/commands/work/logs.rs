@@ -82,7 +82,7 @@ impl Logs {
         }
     }
 
-    /// Prints what there is, and what comes if that is asked for; `run` is the short id of the run.
+    /// Prints the output so far, and new output if requested; `run` is the short id of the run.
     fn print(
         &self,
         run: &str,

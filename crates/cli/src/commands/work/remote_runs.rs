@@ -1,5 +1,5 @@
 //! Runs of a server, for the commands that show runs. A word means what it means in a workspace; the server's answer must be
-//! about the run that was asked for.
+//! about the requested run.
 
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::short_id::{IdWord, NamedKind, one_id};
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 /// How many runs are looked at on the way to the one that a word means.
 const MAX_LOOKED_AT: usize = 10_000;
-/// How many of a list are asked for at a time.
+/// How many items of a list are requested at a time.
 const PAGE_ROWS: usize = 100;
 const DIFF_TYPE: &str = "text/x-diff";
 const RECEIPTS: [NamedKind; 2] = [NamedKind::Receipt, NamedKind::ReportedReceipt];

@@ -103,7 +103,7 @@ impl Status {
         Ok(CommandOutcome::Good)
     }
 
-    /// The newest runs that are asked for, of a server or of the workspace.
+    /// The newest matching runs, of a server or of the workspace.
     fn select(&self, server: Option<&RemoteRuns>, limit: usize) -> Result<ListedRuns, Failure> {
         let now = Instant::from_unix_nanos(now_nanos());
         let since = self.since.map(|since| since.instant(now));
@@ -140,7 +140,7 @@ impl Status {
         Ok(ListedRuns { rows, left, is_empty: reader.count() == 0 })
     }
 
-    /// How a ledger records all that is asked for; absent if it does so in different ways.
+    /// How a ledger records all requested statuses; absent if in different ways.
     fn recorded_status(&self) -> Option<&'static str> {
         let is_success = |word: &String| word == "success";
         match () {
@@ -184,7 +184,7 @@ impl Status {
 struct ListedRuns {
     rows: Vec<RunRow>,
     left: LeftOut,
-    /// There is none at all.
+    /// There are none at all.
     is_empty: bool,
 }
 
@@ -234,7 +234,7 @@ fn row(run: &RunRow, now: i128) -> Row {
     }
 }
 
-/// How long ago something was, that a document dates.
+/// How long ago a time in a document was.
 pub(super) fn age_at(instant: &str, now: i128) -> String {
     Instant::parse(instant)
         .map_or_else(|_| "-".to_owned(), |at| shown_age(now.saturating_sub(at.unix_nanos())))

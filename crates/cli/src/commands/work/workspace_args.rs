@@ -56,7 +56,7 @@ impl WorkspaceArgs {
         }
     }
 
-    /// The ledger and whose part of it.
+    /// The ledger and the tenant.
     pub(in crate::commands) fn settle(&self) -> Result<Settled, Failure> {
         self.at.clone().settle_with(self.configuration()?, &self.folder()?)
     }
@@ -77,7 +77,7 @@ impl WorkspaceArgs {
         Ok(self.open_with_recovery()?.0)
     }
 
-    /// The same for runs whose rights come from these files, too.
+    /// The same for runs whose grants these files define, too.
     pub(super) fn open_with(&self, sources: &[PathBuf]) -> Result<Work, Failure> {
         let (folder, settled) = self.prepare()?;
         let opened = self.open_at(folder, settled, sources)?;

@@ -22,7 +22,7 @@ use crate::report::{
 use crate::work::RunsError;
 use crate::work::receipt::RUN_RECEIPT;
 
-/// The runs of a log that are asked for.
+/// The requested runs of a log.
 pub(super) fn in_log(
     question: &ReportQuestion,
     source: &ReportSource<'_>,

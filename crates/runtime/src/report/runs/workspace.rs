@@ -23,7 +23,7 @@ use crate::work::{DiffStat, RunReader, RunState, RunSummary, RunVerdict};
 /// How much of a diff is kept.
 const MAX_DIFF_BYTES: usize = 256 << 10;
 
-/// The runs of a workspace that are asked for.
+/// The requested runs of a workspace.
 pub(super) fn in_workspace(
     reader: &RunReader,
     question: &ReportQuestion,
@@ -64,7 +64,7 @@ pub(super) fn in_workspace(
     Ok(RunSection { rows, has_more, stories })
 }
 
-/// The ids of the runs that were done for a robot, if one is asked for.
+/// The ids of the runs for a robot, if one is requested.
 fn robots_runs(
     question: &ReportQuestion,
     source: &ReportSource<'_>,

@@ -61,7 +61,7 @@ pub(super) fn failed(action: impl Into<String>, error: &(dyn std::error::Error +
     WorkError::Git { action: action.into(), why: with_causes(error) }
 }
 
-/// Something about the repository that rules out what is asked.
+/// A property of the repository that rules out the request.
 pub(super) fn refused(action: impl Into<String>, why: impl Into<String>) -> WorkError {
     WorkError::Git { action: action.into(), why: why.into() }
 }

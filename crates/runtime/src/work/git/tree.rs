@@ -1,5 +1,5 @@
 //! Trees of commits: what is at a path, what differs between two, and a tree with some paths changed. Owns the order of these
-//! steps; refuses more differences than it is asked for.
+//! steps; refuses more differences than requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 

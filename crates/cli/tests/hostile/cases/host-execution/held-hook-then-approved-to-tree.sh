@@ -1,5 +1,5 @@
 # class: host-execution
-# about: the hook itself waits for a person, and a branch is written after the approval
+# about: the hook itself awaits approval, and a branch is written after the approval
 # before: broke
 git config core.hooksPath hooks
 agent_runs "mkdir hooks; $(payload hooks/reference-transaction); $(payload hooks/post-index-change)" --hold

@@ -1,5 +1,5 @@
 # class: repository-forgery
-# about: a link into the git folder that waits for a person
+# about: a link into the git folder that awaits approval
 # before: broke
 agent_runs 'ln -s .git/hooks tools; echo x >>a.txt' --hold
 denied tools
