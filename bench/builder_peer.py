@@ -17,7 +17,7 @@ from dbos import DBOS, SetWorkflowID, SQLAlchemyDatasource
 database_url, agent_port = sys.argv[1], int(sys.argv[2])
 is_sqlite = database_url.startswith("sqlite")
 if is_sqlite:
-    # Its default is a rollback journal; a write-ahead log is faster, and synced on every commit all the same.
+    # Its default is a rollback journal; a write-ahead log is faster, and also synced on every commit.
     with sa.create_engine(database_url).connect() as connection:
         connection.execute(sa.text("PRAGMA journal_mode = WAL"))
 

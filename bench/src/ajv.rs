@@ -1,4 +1,4 @@
-//! The peer under node: ajv is installed when it is absent, started once, and asked for one turn at a time, so that it
+//! The peer under node: ajv is installed if it is missing, started once, and asked for one turn at a time, so that it
 //! takes part in the same race as the contenders that run here.
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::documents::Document;
 use crate::{FOLDER, Outcome};
 
-/// A node process that holds every document and its compiled schema.
+/// A node process that has every document and its compiled schema.
 pub struct Ajv {
     child: Child,
     questions: ChildStdin,
@@ -18,7 +18,7 @@ pub struct Ajv {
 }
 
 impl Ajv {
-    /// Installs ajv where it is not there yet, and starts it with these documents.
+    /// Installs ajv if it is missing, and starts it with these documents.
     pub fn start(documents: &[Document]) -> Outcome<Self> {
         install()?;
         let folder = format!("{FOLDER}/target/documents");
@@ -58,7 +58,7 @@ impl Ajv {
 
 impl Drop for Ajv {
     fn drop(&mut self) {
-        // It ends by itself when its input does; whatever goes wrong here no longer matters.
+        // It ends by itself when its input does; later failures no longer matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
 //! cedar-policy with the same rule. Cedar judges a request with a context, not a JSON document of another's making, so
-//! a small typed reader stands before it: the least a user of Cedar would have to write.
+//! a small typed reader comes before it: the least that a user of Cedar would have to write.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,7 @@ impl Cedar {
         )?)
     }
 
-    /// Decides a question that is a request already: allowed or not.
+    /// Decides a question that is already a request: allowed or not.
     pub fn decide(&self, request: &Request) -> Decision {
         self.authorizer.is_authorized(request, &self.policies, &self.entities).decision()
     }

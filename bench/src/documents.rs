@@ -1,4 +1,4 @@
-//! The documents every contender is given: committed in a readable form, measured as they travel, without the spaces.
+//! The documents for every contender: committed in a readable form, measured in their transport form, without the spaces.
 
 use std::fs;
 
@@ -12,9 +12,9 @@ const LARGE_SNAPSHOT_ENTRIES: usize = 270;
 
 /// A document of a contract.
 pub struct Document {
-    /// What it is called in the table.
+    /// Its name in the table.
     pub name: String,
-    /// The contract it is of.
+    /// Its contract.
     pub contract: ContractName,
     /// Its text.
     pub text: String,

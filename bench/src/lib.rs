@@ -1,5 +1,5 @@
 //! CreAleph measured against peers: the documents, the contenders and the way they are timed. Nothing here is part
-//! of the product; it answers only to the programs in `src/bin`.
+//! of the product; only the programs in `src/bin` use it.
 
 pub mod ajv;
 pub mod cedar;
@@ -10,7 +10,7 @@ pub mod rego;
 pub mod timing;
 pub mod validation;
 
-/// What a step of a benchmark gives, or why it could not.
+/// The result of a benchmark step, or why it failed.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The folder of this package, where its documents and policies are.

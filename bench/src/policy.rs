@@ -25,7 +25,7 @@ impl Ours {
         Ok(Valid::parse(question.as_bytes(), &Limits::default())?)
     }
 
-    /// Decides a question that is valid already, with every reason and its evidence.
+    /// Decides a question that is already valid, with every reason and its evidence.
     pub fn decide(&self, question: &PolicyInput) -> PolicyOutput {
         evaluate(question, &self.0)
     }
@@ -36,7 +36,7 @@ impl Ours {
     }
 }
 
-/// The verdict on a question, when every engine comes to the same in both forms.
+/// The verdict on a question, if every engine comes to the same in both forms.
 pub fn agreed_verdict(question: &str) -> Outcome<String> {
     let (ours, cedar) = (Ours::new()?, Cedar::new()?);
     let decision = |answer: String| -> Outcome<String> {

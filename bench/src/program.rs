@@ -16,7 +16,7 @@ pub fn command(program: &Path, folder: &Path) -> Command {
     command
 }
 
-/// Runs a command of the program and gives what it printed.
+/// Runs a command of the program and returns its output.
 pub fn run(program: &Path, folder: &Path, arguments: &[&str]) -> Outcome<String> {
     let output = command(program, folder).args(arguments).output()?;
     match output.status.success() {

@@ -11,7 +11,7 @@ use crate::{FOLDER, Outcome};
 
 const DECISION: &str = "data.crealeph.policy.decision";
 
-/// Whether the question's timestamps are numbers already.
+/// Whether the question's timestamps are already numbers.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Form {
     /// As in the contract: RFC 3339 texts, which the rule reads.
@@ -43,7 +43,7 @@ impl Interpreter {
         Ok(Interpreter(engine(form)?))
     }
 
-    /// Decides a question that is parsed already.
+    /// Decides a question that is already parsed.
     pub fn decide(&mut self, question: &Value) -> Outcome<Value> {
         self.0.set_input(question.clone());
         Ok(self.0.eval_rule(DECISION.to_owned())?)
@@ -68,7 +68,7 @@ impl Machine {
         Ok(Machine(machine))
     }
 
-    /// Decides a question that is parsed already.
+    /// Decides a question that is already parsed.
     pub fn decide(&mut self, question: &Value) -> Outcome<Value> {
         self.0.set_input(question.clone());
         Ok(self.0.execute()?)

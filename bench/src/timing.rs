@@ -1,4 +1,4 @@
-//! How contenders are timed: in turns of a millisecond, so that whatever disturbs the machine disturbs all of
+//! How contenders are timed: in turns of a millisecond, so that disturbances of the machine affect all of
 //! them alike; the figure is the best of several medians.
 
 use std::hint::black_box;
@@ -8,7 +8,7 @@ use crate::Outcome;
 
 /// How long one turn of a contender takes: short, so that many turns fall between two disturbances.
 const TURN: Duration = Duration::from_millis(1);
-/// How long a contender runs before anything counts.
+/// How long a contender runs before its measurement starts.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// How many medians are taken, and of how many turns each.
 const MEDIANS: usize = 25;
@@ -16,7 +16,7 @@ const TURNS: usize = 9;
 
 /// One way of doing the same work.
 pub struct Contender<'a> {
-    /// What it is called in the table.
+    /// Its name in the table.
     pub name: &'static str,
     run: Box<dyn FnMut(u64) -> Outcome<Duration> + 'a>,
 }
@@ -33,12 +33,12 @@ impl<'a> Contender<'a> {
         })
     }
 
-    /// A contender that is told how many iterations to run and says how long they took.
+    /// A contender that is given a number of iterations to run and returns how long they took.
     pub fn timed(name: &'static str, run: impl FnMut(u64) -> Outcome<Duration> + 'a) -> Self {
         Contender { name, run: Box::new(run) }
     }
 
-    /// Runs until it is warm, and says how many iterations fill a turn.
+    /// Runs until it is warm, and returns how many iterations fill a turn.
     fn warm_up(&mut self) -> Outcome<u64> {
         let start = Instant::now();
         let mut iterations = 1;
@@ -80,7 +80,7 @@ fn median(mut turns: Vec<f64>) -> f64 {
     turns.get(turns.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A time as a person reads it.
+/// A time in a readable form.
 pub fn shown(nanos: f64) -> String {
     match nanos {
         nanos if nanos < 1e3 => format!("{nanos:.0} ns"),
@@ -89,7 +89,7 @@ pub fn shown(nanos: f64) -> String {
     }
 }
 
-/// How many times as long, as a person reads it.
+/// How many times as long, in a readable form.
 pub fn ratio(theirs: f64, ours: f64) -> String {
     format!("{:.1}×", theirs / ours)
 }

@@ -1,4 +1,4 @@
-//! Any bytes go through the parser; what it reads without a fault has a canonical text that reads back as itself.
+//! Any bytes go through the parser; a document without a fault has a canonical text that reads back as itself.
 #![no_main]
 
 use crealeph_contracts::json::{Limits, canonical, parse, pretty};

@@ -1,5 +1,5 @@
-//! The first byte picks a contract, the rest is the document. Whatever it is, the validator answers, with places and
-//! advice that are there; a valid one is written as a text that reads back equal.
+//! The first byte picks a contract, the rest is the document. For any document, the validator answers, with existing places and
+//! advice; a valid one is written as a text that reads back equal.
 #![no_main]
 
 use crealeph_contracts::json::Limits;

@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     /// Something the task needs is not installed.
     #[error("{0}")]
     Missing(String),
-    /// The task ran and what it checks does not hold.
+    /// The task ran and its check failed.
     #[error("{0}")]
     Check(String),
     #[error("cannot {action} `{path}`: {source}")]

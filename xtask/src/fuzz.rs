@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: runs the cargo-fuzz targets of `fuzz/`, each for a bounded time.
 //!
-//! `fuzz/seeds/TARGET` holds the committed starting inputs and is only read; what the fuzzer finds goes to
+//! `fuzz/seeds/TARGET` holds the committed starting inputs and is only read; new inputs of the fuzzer go to
 //! `fuzz/corpus/TARGET`, which is not committed.
 
 use std::fs;
@@ -13,7 +13,7 @@ use crate::process;
 const DEFAULT_SECONDS: u32 = 60;
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
-    // Its `[[bin]]` tables are how cargo-fuzz knows its targets.
+    // cargo-fuzz finds its targets by the `[[bin]]` tables.
     let targets = declared_programs(&root.join("fuzz/Cargo.toml"))?;
     let plan = plan(&targets, arguments)?;
     require_tools(root)?;
@@ -31,7 +31,7 @@ struct Plan {
     seconds: u32,
 }
 
-/// `[TARGET] [SECONDS]`, either of them alone too.
+/// `[TARGET] [SECONDS]`, or only one of them.
 fn plan(known: &[String], arguments: &[String]) -> Outcome<Plan> {
     let is_number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
     let (target, seconds) = match arguments {

@@ -1,6 +1,6 @@
 //! `cargo xtask generate`: the committed files that a program writes.
 //!
-//! Everything is generated into a temporary folder first and compared with what is committed; the task
+//! Everything is generated into a temporary folder first and compared with the committed files; the task
 //! then either applies the differences or, with `--check`, reports them. So both ways see the same thing.
 
 use std::collections::BTreeMap;
@@ -142,7 +142,7 @@ impl Generated {
         Ok(())
     }
 
-    /// The folder's generated files by name; none when the folder does not exist.
+    /// The folder's generated files by name; none if the folder does not exist.
     fn read(&self, folder: &Path) -> Outcome<BTreeMap<String, Vec<u8>>> {
         let mut files = BTreeMap::new();
         if !folder.exists() {

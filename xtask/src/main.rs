@@ -106,7 +106,7 @@ fn dispatch(arguments: &[String]) -> Outcome {
     let task = TASKS.iter().find(|task| task.name == name).ok_or_else(|| {
         Failure::Usage(format!("no task is called `{name}`; `cargo xtask --help` lists the tasks"))
     })?;
-    // What follows a benchmark's name belongs to the benchmark, its `--help` too.
+    // Arguments after a benchmark's name belong to the benchmark, including its `--help`.
     if rest.first().is_some_and(asks_for_help) {
         println!("{}", usage(task));
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the tasks read of a `Cargo.toml`.
+//! The parts of a `Cargo.toml` that the tasks read.
 
 use std::fs;
 use std::path::Path;

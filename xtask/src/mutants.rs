@@ -1,5 +1,5 @@
 //! `cargo xtask mutants CRATE [--sample N]`: changes the crate's code in small ways, one at a time, and counts how many of the
-//! changes the crate's own tests notice. Works on a copy, so that the checkout is not touched; reports go to `target/mutants`.
+//! changes the crate's own tests detect. Works on a copy, so that the checkout is not touched; reports go to `target/mutants`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::failure::{Failure, Outcome};
 use crate::process;
 
-/// How many of a hundred viable mutants the crate's own tests must notice.
+/// How many of a hundred viable mutants the crate's own tests must detect.
 const AIMS: &[(&str, u64)] =
     &[("contracts", 95), ("decision", 95), ("ledger", 85), ("verify", 95), ("workspace", 85)];
 /// Compiling cargo-mutants takes a few minutes.
@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
         let shards = shards(listed(root, &package)?, sample);
         command.args(["--sharding", "round-robin", "--shard", &format!("0/{shards}")]);
     }
-    // Its exit code also says whether all were caught, which the outcomes say in full.
+    // Its exit code also says whether all were caught, which the outcomes say in detail.
     let ended = process::run(&mut command);
     let outcomes = reports.join("mutants.out/outcomes.json");
     let text = fs::read_to_string(&outcomes).map_err(|error| match ended {
@@ -95,7 +95,7 @@ fn listed(root: &Path, package: &str) -> Outcome<usize> {
     Ok(list.iter().filter(|byte| **byte == b'\n').count())
 }
 
-/// Into how many parts to divide, so that one of them is about the sample.
+/// How many parts to divide into, so that one of them is about the sample.
 fn shards(mutants: usize, sample: usize) -> usize {
     mutants.div_ceil(sample).max(1)
 }
@@ -120,7 +120,7 @@ impl Score {
         })
     }
 
-    /// A mutant that makes the tests run without end is noticed too.
+    /// A mutant that makes the tests run endlessly counts as detected too.
     fn judge(&self, plan: &Plan, missed: &Path) -> Outcome {
         let killed = self.caught + self.timeout;
         let viable = killed + self.missed;

@@ -1,4 +1,4 @@
-//! What the tests need from the machine: Debian packages, which root gets installed, and Rust components.
+//! The packages of the machine that the tests need: Debian packages, which are installed if root runs this, and Rust components.
 //!
 //! Other users get the exact command to run instead; nothing is ever removed or upgraded.
 
@@ -85,11 +85,11 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Each with the cargo command that shows whether it is there.
+/// Each with the cargo command that shows whether it is installed.
 const COMPONENTS: &[(&str, &[&str])] =
     &[("rustfmt", &["fmt", "--version"]), ("clippy", &["clippy", "--version"])];
 
-/// Sees to it that everything the tests need is there, or says how to get it.
+/// Ensures that everything the tests need is installed, or says how to get it.
 pub(crate) fn ensure(root: &Path) -> Outcome {
     components(root)?;
     let path = env::var_os("PATH").unwrap_or_default();

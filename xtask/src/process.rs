@@ -26,7 +26,7 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     Err(Failure::Program { command: shown(command), status: status.to_string(), details: String::new() })
 }
 
-/// Runs to the end with output passed through; ended when it takes longer than this.
+/// Runs to the end with output passed through; killed if it takes longer than this.
 pub(crate) fn run_within(command: &mut Command, patience: Duration) -> Outcome {
     let start = Instant::now();
     let failed = |command: &Command, source| Failure::Start { command: shown(command), source };

@@ -1,8 +1,8 @@
 //! `cargo xtask recorded`: the tests, with programs first on the PATH that record who calls them.
 //!
 //! Owns the recorders and the list of calls that CreAleph may make outside the sandbox, which docs/threat-model.md shows. A recorder looks
-//! for a `crealeph` process among its ancestors; without one, a test made the call. In the sandbox the records cannot be written, so calls
-//! of agents are never among them.
+//! for a `crealeph` process among its ancestors; without one, a test made the call. Recorders cannot write in the sandbox, so calls
+//! of agents are never recorded.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,7 +39,7 @@ const NAMES: [&str; 20] = [
     "patch",
 ];
 
-/// A call is written only if a `crealeph` made it, itself or through others. The process that sets up sandboxes is called `exe`, after
+/// A call is recorded only if a `crealeph` made it, directly or through others. The process that sets up sandboxes is called `exe`, after
 /// `/proc/self/exe`.
 const RECORDER: &str = r#"#!/bin/bash
 process=$PPID
@@ -62,7 +62,7 @@ exec -a NAME REAL "$@"
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     let recorders = Recorders::create()?;
-    // Only the tests get the other PATH: under cargo it would be a reason to compile again.
+    // Only the tests get the other PATH: cargo would compile again because of it.
     let runner = format!("target.'cfg(all())'.runner = '{}'", recorders.runner().display());
     let mut command = process::cargo(root, &["test", "--config", &runner]);
     match arguments {
@@ -95,7 +95,7 @@ impl Recorders {
         for name in NAMES {
             let folders = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
             let real = folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
-            // A program that is not installed stays one that cannot be found.
+            // A program that is not installed still cannot be found.
             let Some(real) = real else { continue };
             let calls = recorders.calls();
             let script = RECORDER.replace("CALLS", &calls.display().to_string());
@@ -144,7 +144,7 @@ impl Recorders {
     }
 }
 
-/// The shell of `crealeph demo`, and what its story runs.
+/// The shell of `crealeph demo`, and the programs of its story.
 fn is_documented(record: &str) -> bool {
     let first = record.lines().next().unwrap_or_default();
     let Some((call, crealeph)) = first.split_once(" of ") else { return false };
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// What `check` says after a program called `name` ran this script.
+    /// The result of `check` after a program called `name` ran this script.
     fn after(name: &str, script: &str) -> Outcome {
         let recorders = Recorders::create().unwrap();
         let program = recorders.folder.path().join(name);

@@ -95,7 +95,7 @@ impl Step {
         }
     }
 
-    /// What to type to run the step alone.
+    /// The command that runs the step alone.
     fn command(&self) -> String {
         let mut words = vec!["cargo"];
         match self.work {

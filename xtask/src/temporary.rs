@@ -1,4 +1,4 @@
-//! A folder that is there while its value lives and is removed with it.
+//! A folder that exists while its value lives and is removed with it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +26,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // A folder left behind in the temporary directory does no harm, and nothing can be done about it here.
+        // A folder left in the temporary directory does no harm, and nothing can be done about it here.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

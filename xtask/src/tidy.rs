@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What one check says about a repository made of these files.
+    /// The result of one check for a repository made of these files.
     pub(super) fn findings(
         run: fn(&Repository<'_>) -> Vec<Violation>,
         files: &[(&str, &str)],

@@ -1,5 +1,5 @@
-//! `cargo xtask tools`: what the tests need from PyPI and npm, at fixed versions, in `target/tools`. The test command runs it
-//! first; what is there already is not fetched again, and fetching has a bound in time.
+//! `cargo xtask tools`: the tools from PyPI and npm that the tests need, at fixed versions, in `target/tools`. The test command runs it
+//! first; installed tools are not fetched again, and fetching has a time limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 struct Tools {
     /// The folder under `target/tools`.
     folder: &'static str,
-    /// What is in it, as its installer takes it.
+    /// Its packages, as its installer takes them.
     packages: &'static [&'static str],
-    /// Files that the installer finds in the folder, with their contents.
+    /// Files for the installer in the folder, with their contents.
     files: &'static [(&'static str, &'static str)],
     why: &'static str,
     install: fn(&Path, &[&str]) -> Vec<Command>,
@@ -68,7 +68,7 @@ const TOOLS: &[Tools] = &[
                 "--prefix",
             ]);
             npm.arg(folder).args(packages);
-            // What its install script does, and all it does.
+            // Its install script does only this.
             let mut claude = Command::new("node");
             claude.arg(folder.join("node_modules/@anthropic-ai/claude-code/install.cjs"));
             vec![npm, claude]
@@ -91,7 +91,7 @@ const TOOLS: &[Tools] = &[
     },
 ];
 
-/// A command of pip that puts packages into a folder, as wheels only: nothing is built.
+/// A pip command that installs packages into a folder, only as wheels: nothing is built.
 fn pip(verb: &str, into: &str, folder: &Path, packages: &[&str]) -> Command {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", verb, "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
@@ -111,13 +111,13 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     }
 }
 
-/// Sees to it that everything is there.
+/// Ensures that everything is installed.
 pub(crate) fn ensure(root: &Path) -> Outcome {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     TOOLS.iter().try_for_each(|tools| ensure_one(&target.join("tools"), tools))
 }
 
-/// Installs beside what is there and puts it in its place when it is whole; a file in it says what it holds.
+/// Installs next to the existing folder and replaces it when complete; a file in it says what it contains.
 fn ensure_one(folder: &Path, tools: &Tools) -> Outcome {
     let place = folder.join(tools.folder);
     let files = tools.files.iter().map(|(_, contents)| *contents);

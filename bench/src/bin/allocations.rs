@@ -22,13 +22,13 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Bytes and calls of the second of two runs, when whatever is made only once is there.
+/// Bytes and calls of the second of two runs, when one-time allocations are done.
 fn allocated(mut work: impl FnMut() -> bool) -> (usize, usize) {
     black_box(work());
     let region = Region::new(GLOBAL);
     black_box(work());
     let change = region.change();
-    // A reallocation counts as a call, and by what it grew as bytes.
+    // A reallocation counts as a call, and its growth as bytes.
     let grown = usize::try_from(change.bytes_reallocated).unwrap_or_default();
     (change.bytes_allocated + grown, change.allocations + change.reallocations)
 }

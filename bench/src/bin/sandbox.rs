@@ -1,5 +1,5 @@
 //! `cargo xtask bench sandbox`: the sandbox against bubblewrap and a bare spawn, and views over small and large
-//! trees, in one run. The kinds of spawn take turns, so that whatever else the machine does falls on all of them alike.
+//! trees, in one run. The kinds of spawn take turns, so that other load on the machine affects all of them alike.
 //! Needs bubblewrap (Debian package `bubblewrap`).
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ fn bare() {
 }
 
 /// The same namespaces, directories and privileges as ours; bubblewrap has neither limits nor a watchdog, and
-/// no filter unless it is handed one.
+/// no filter unless it is given one.
 fn bubblewrap() {
     let arguments = "--unshare-all --die-with-parent --new-session --uid 1000 --gid 1000 --hostname sandbox \
         --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64 \
@@ -70,7 +70,7 @@ fn views(sandbox: &Sandbox, folder: &Path) {
         fill(tree, *files);
         drop(sandbox.open_view(tree).unwrap());
     }
-    // What was written must not be on its way to the disk while the views are timed.
+    // Pending writes to disk must not disturb the timing of the views.
     assert!(Command::new("sync").status().unwrap().success());
     let mut times = [const { (Vec::new(), Vec::new(), Vec::new()) }; 2];
     for _ in 0..VIEW_ROUNDS {

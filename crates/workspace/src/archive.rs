@@ -1,4 +1,4 @@
-//! States and contents read in place: in a workspace's `.crealeph`, or in an export of a run that was made of it. Owns
+//! States and contents read in place: in a workspace's `.crealeph`, or in an export of a run. Owns
 //! replaying one state into another in a scratch folder; writes nothing into the archive, and makes exports that hold
 //! exactly what the named states need.
 
@@ -28,7 +28,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The archive in a folder; `None` if the folder holds no states.
+    /// The archive in a folder; `None` if the folder has no states.
     pub fn open(folder: &Path) -> Option<Self> {
         let control = Control::at(folder);
         (control.states().is_dir() && control.objects().is_dir()).then_some(Archive { control })
@@ -41,26 +41,26 @@ impl Archive {
         self
     }
 
-    /// A state that was kept.
+    /// A kept state.
     ///
     /// # Errors
-    /// When it was not, or its manifest is damaged.
+    /// If it was not kept, or its manifest is damaged.
     pub fn kept(&self, hash: StateHash) -> Result<State, KeepError> {
         kept_in(&self.control, hash)
     }
 
-    /// The files of a kept state whose contents are not kept, since they were hidden from the agent.
+    /// The files of a kept state whose contents are not kept, because they were hidden from the agent.
     ///
     /// # Errors
-    /// When the state was not kept, or its manifest is damaged.
+    /// If the state was not kept, or its manifest is damaged.
     pub fn withheld(&self, hash: StateHash) -> Result<BTreeSet<TreePath>, KeepError> {
         withheld_in(&self.control, hash)
     }
 
-    /// Writes a state that was kept, without what is withheld of it, into a folder that is empty or not there.
+    /// Writes a kept state, without its withheld files, into a folder that is empty or does not exist.
     ///
     /// # Errors
-    /// When the state was not kept whole, or the folder cannot be written.
+    /// If the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, state: &State, into: &Path) -> Result<(), KeepError> {
         let withheld = self.withheld(state.hash())?;
         let mut entries = state.entries();
@@ -68,17 +68,17 @@ impl Archive {
         lay_out_from(&self.control, &entries, into)
     }
 
-    /// Turns a folder that holds one state into another that was kept, file by file.
+    /// Turns a folder that holds one state into another kept state, file by file.
     ///
     /// # Errors
-    /// When a content is not here, or the folder cannot be written.
+    /// If a content is missing, or the folder cannot be written.
     pub fn advance(&self, from: &State, to: &State, folder: &Path) -> Result<(), KeepError> {
         let changes = changes_between(from, to);
         let withheld = self.withheld(from.hash())?;
         for change in changes.iter().filter(|change| change.before.is_some()) {
             let path = folder.join(change.path.as_str());
             match fs::remove_file(&path) {
-                // An earlier run that did not change it has it withheld of this state, so it was not restored.
+                // An earlier run that did not change it has it withheld in this state, so it was not restored.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && withheld.contains(&change.path) => {}
                 removed => removed.map_err(|source| KeepError::Place { path, source })?,
             }
@@ -110,10 +110,10 @@ impl Archive {
         }
     }
 
-    /// Writes some states, each whole, and every content they need into a folder that is not there yet.
+    /// Writes some states, each whole, and every content they need into a folder that does not exist yet.
     ///
     /// # Errors
-    /// When a state was not kept whole, or the folder cannot be written.
+    /// If a state was not kept whole, or the folder cannot be written.
     pub fn export(&self, states: &[StateHash], into: &Path) -> Result<(), KeepError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -154,15 +154,15 @@ fn remove_empty_folders(path: &Path) {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             remove_empty_folders(&entry.path());
         }
-        // One that is not empty stays, and what is to be written there says so.
+        // One that is not empty stays, and the later write there fails with that reason.
         let _ = fs::remove_dir(path);
     }
 }
 
-/// The state of a folder in which everything counts that can, whatever rules or repositories lie there.
+/// The state of a folder in which every possible path counts, whatever rules or repositories it contains.
 ///
 /// # Errors
-/// When something cannot be read or cannot be part of a state.
+/// If something cannot be read or cannot be part of a state.
 pub fn state_of_everything(folder: &Path) -> Result<State, ScanError> {
     let mut entries = BTreeMap::new();
     everything(&open(folder)?, "", ScanLimits::default().max_depth, &mut entries)?;
@@ -206,10 +206,10 @@ fn everything(
     Ok(())
 }
 
-/// The state of a folder by the rules of workspaces, without making it one: nothing is written there.
+/// The state of a folder by the rules of workspaces, without turning it into one: nothing is written there.
 ///
 /// # Errors
-/// When something cannot be read or cannot be part of a state.
+/// If something cannot be read or cannot be part of a state.
 pub fn state_without_cache(folder: &Path) -> Result<WorkspaceSnapshot, ScanError> {
     scan(&open(folder)?, &ScanLimits::default(), &IgnoreFiles::default(), None, Deadline::NEVER)
 }
@@ -217,7 +217,7 @@ pub fn state_without_cache(folder: &Path) -> Result<WorkspaceSnapshot, ScanError
 /// Copies the files of a state from the folder it was read from into an empty one.
 ///
 /// # Errors
-/// When a file cannot be read or written.
+/// If a file cannot be read or written.
 pub fn copy_state(state: &State, from: &Path, into: &Path) -> Result<(), KeepError> {
     for (path, node) in &state.entries() {
         let (source, target) = (from.join(path.as_str()), into.join(path.as_str()));

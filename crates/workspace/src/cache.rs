@@ -1,11 +1,11 @@
-//! The stat cache: folders as the last scan saw them. Owns when what it says of a file or folder may be believed; refuses to
-//! believe what could have changed unseen.
+//! The stat cache: folders as the last scan saw them. Owns when a cached file or folder may be used; refuses to
+//! use an entry that could have changed unseen.
 //!
-//! A file or link holds as long as its inode, size, modification and change time are the same, a folder's list of names as
-//! long as the folder's are. Times have a grain: what was written again within the grain in which it was read looks
-//! unchanged. So nothing whose times are not older than the start of the scan that wrote the cache is ever believed; the
-//! start is read from the clock of the workspace's own file system, and only what lies on that device is remembered. The cache
-//! is replaced as a whole and carries a checksum; one that is torn or damaged, or of another device, is no cache.
+//! A file or link is valid as long as its inode, size, modification and change time are the same, a folder's list of names as
+//! long as the folder's are. Times have a granularity: a file that was written again within the granule in which it was read looks
+//! unchanged. So an entry is never used unless its times are older than the start of the scan that wrote the cache; the
+//! start is read from the clock of the workspace's own file system, and only files on that device are cached. The cache
+//! is replaced as a whole and has a checksum; one that is torn or damaged, or of another device, is ignored.
 
 use std::fs;
 use std::io;
@@ -36,7 +36,7 @@ const PRESENT: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(crate) struct FileTime(i64, u32);
 
-/// What says that a file is still the one that was read.
+/// The facts that show that a file is still the one that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Identity {
     pub(crate) inode: u64,
@@ -65,18 +65,18 @@ impl Identity {
     }
 }
 
-/// What the last scan saw.
+/// The result of the last scan.
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// When that scan started.
     started: FileTime,
-    /// The device that everything in it is of.
+    /// The device of everything in it.
     device: u64,
     root: Arc<Folder>,
 }
 
 impl Cache {
-    /// What a scan saw that started then.
+    /// The result of a scan that started then.
     pub(crate) fn new(started: FileTime, device: u64, root: Arc<Folder>) -> Self {
         Cache { started, device, root }
     }
@@ -108,12 +108,12 @@ impl Cache {
         self.device
     }
 
-    /// Whether something that is now like this is what the scan saw, given that it was like that then.
+    /// Whether an entry with these facts now is the one that the scan saw with those facts then.
     pub(crate) fn believes(&self, now: &Identity, then: Option<&Identity>) -> bool {
         then == Some(now) && now.is_older_than(self.started)
     }
 
-    /// As it is written.
+    /// Its written form.
     pub(crate) fn text(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.root.len() * 128 + 256);
         bytes.extend_from_slice(HEADER);
@@ -130,7 +130,7 @@ fn checksum_of(body: &[u8]) -> Blake3 {
     Blake3::from_bytes(*blake3::Hasher::new().update_rayon(body).finalize().as_bytes())
 }
 
-/// A cache to be written: its file is made when the scan starts, which gives the time.
+/// A cache to be written: its file is created when the scan starts, which gives the time.
 #[derive(Debug)]
 pub(crate) struct CacheWriter {
     path: PathBuf,
@@ -140,7 +140,7 @@ pub(crate) struct CacheWriter {
 }
 
 impl CacheWriter {
-    /// Starts a cache at `path`; `temporary` lies on the same file system and is this writer's own.
+    /// Starts a cache at `path`; `temporary` is on the same file system and belongs to this writer.
     pub(crate) fn start(path: PathBuf, temporary: PathBuf) -> io::Result<Self> {
         let file = fs::File::create_new(&temporary)?;
         let started = Identity::of(&rustix::fs::fstat(&file)?).changed;
@@ -152,7 +152,7 @@ impl CacheWriter {
         self.started
     }
 
-    /// Writes the cache and puts it in place. It is not made durable: a torn one is known by its checksum.
+    /// Writes the cache and puts it in place. It is not made durable: a torn one is detected by its checksum.
     pub(crate) fn finish(mut self, text: &[u8]) -> io::Result<()> {
         io::Write::write_all(&mut self.file, text)?;
         fs::rename(&self.temporary, &self.path)

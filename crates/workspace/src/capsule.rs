@@ -1,6 +1,6 @@
-//! What a run changed, frozen (R26, R27). Owns the reading of a copy-on-write view's changes into a capsule, and that a
-//! path is ignored only if the rules before *and* after the run ignore it; refuses what no state can hold, and what no run may
-//! change. What is ignored, and what git itself writes to `.git`, is discarded.
+//! A run's change, frozen (R26, R27). Owns the reading of a copy-on-write view's changes into a capsule, and that a
+//! path is ignored only if the rules before *and* after the run ignore it; refuses files that no state can hold, and changes that no run may
+//! make. Ignored files, and those that git itself writes to `.git`, are discarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
@@ -28,18 +28,18 @@ use crate::workspace::Workspace;
 /// How many discarded and refused paths are listed.
 const MAX_LISTED: usize = 100;
 
-/// What a copy-on-write view of a workspace says is not as it was. Folders may be named; only files and links count.
+/// The changes that a copy-on-write view of a workspace reports. Folders may be named; only files and links count.
 #[derive(Clone, Debug, Default)]
 pub struct ViewChanges {
-    /// Where the contents of what is there lie, each at its own path.
+    /// The folder with the contents of existing paths, each at its own path.
     pub folder: PathBuf,
-    /// What is gone, with everything under it. It went before `present` came.
+    /// The removed paths, with everything below them. They were removed before `present` came.
     pub gone: Vec<PathBuf>,
-    /// What is new or changed.
+    /// The new or changed paths.
     pub present: Vec<PathBuf>,
 }
 
-/// What was changed, but is not part of the capsule.
+/// Changes that are not part of the capsule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discarded {
     /// Paths written in `.git` or `.crealeph`, the first hundred.
@@ -51,13 +51,13 @@ pub struct Discarded {
 /// Why a view's changes cannot be frozen.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The run changed what no run may change.
+    /// The run changed a path that no run may change.
     #[error(transparent)]
     Denied(#[from] DeniedPath),
-    /// The view holds what no state can.
+    /// The view contains files that no state can hold.
     #[error("the run left what no state can hold: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),
-    /// Who asked does not want a change to be kept.
+    /// The caller does not want a change to be kept.
     #[error("{0}")]
     Unwanted(String),
     /// The view or the workspace cannot be read.
@@ -66,7 +66,7 @@ pub enum CaptureError {
     /// The caller's deadline passed.
     #[error("the time for reading what the run left is over")]
     Stopped,
-    /// With the change the workspace would hold more than it may.
+    /// With the change the workspace would exceed its limits.
     #[error(
         "with this change the workspace would hold {files} files, and the limit is {limit} (`max_files` of a workspace); leave fewer"
     )]
@@ -79,12 +79,12 @@ pub enum CaptureError {
     /// `.crealeph` cannot be used.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The view says that a path is a file and a folder.
+    /// The view reports a path as a file and a folder.
     #[error(transparent)]
     Torn(#[from] FileAndFolder),
 }
 
-/// What a run changed: the paths, and where their contents are until the store has them.
+/// A run's change: the paths, and where their contents are until the store has them.
 #[derive(Clone, Debug)]
 pub struct Capsule {
     pub(crate) before: StateHash,
@@ -100,7 +100,7 @@ impl Capsule {
         self.before
     }
 
-    /// The state the change leads to, as anyone will read it, if nobody else changes anything.
+    /// The state that the change leads to, as anyone will read it, if no one else changes anything.
     pub fn after(&self) -> &State {
         &self.after
     }
@@ -114,15 +114,15 @@ impl Capsule {
         self.staged.as_deref()
     }
 
-    /// What was changed, but is not part of this.
+    /// Changes that are not part of this.
     pub fn discarded(&self) -> &Discarded {
         &self.discarded
     }
 
-    /// A change of some paths, made elsewhere than in a view; the contents must be in the store.
+    /// A change of some paths, made outside a view; the contents must be in the store.
     ///
     /// # Errors
-    /// When the changes do not fit the state.
+    /// If the changes do not fit the state.
     pub fn of_changes(before: &State, changes: Vec<Change>) -> Result<Self, FileAndFolder> {
         let after = before.with(&changes)?;
         Ok(Capsule { before: before.hash(), after, changes, discarded: Discarded::default(), staged: None })
@@ -134,12 +134,12 @@ impl Workspace {
     /// [`Workspace::keep_contents`] or [`Workspace::prepare`] puts them into the store.
     ///
     /// # Errors
-    /// When the view holds what no state can, or something cannot be read.
+    /// If the view contains files that no state can hold, or something cannot be read.
     pub fn capture(&self, before: &WorkspaceSnapshot, view: &ViewChanges) -> Result<Capsule, CaptureError> {
         self.list(before, view, Deadline::NEVER)?.freeze()
     }
 
-    /// Freezes a change again, seen from another state; its contents are where they are.
+    /// Freezes a change again, relative to another state; its contents are where they are.
     ///
     /// # Errors
     /// As [`Workspace::capture`].
@@ -153,11 +153,11 @@ impl Workspace {
         Ok(Capsule { staged: capsule.staged.clone(), ..again })
     }
 
-    /// Lists what a view of this workspace changed since `before` was read. Nothing is read but the names and what
-    /// the system says of them.
+    /// Lists the changes of a view of this workspace since `before` was read. It reads only the names and what
+    /// the system says about them.
     ///
     /// # Errors
-    /// When the view holds what no state can, or cannot be read.
+    /// If the view contains files that no state can hold, or cannot be read.
     pub fn list<'w>(
         &'w self,
         before: &'w WorkspaceSnapshot,
@@ -208,20 +208,20 @@ struct Capture<'c> {
     workspace: &'c Workspace,
     before: &'c WorkspaceSnapshot,
     view: Root,
-    /// Paths that are gone, with everything under them.
+    /// Removed paths, with everything below them.
     gone: BTreeSet<String>,
-    /// Paths that are there.
+    /// Existing paths.
     present: BTreeSet<String>,
     /// Git folders in the workspace that are not called `.git`.
     git_folders: Vec<String>,
-    /// Git folders, or files that point to one, that were not there before.
+    /// Git folders, or files that point to one, that did not exist before.
     new_repositories: BTreeSet<String>,
     discarded: Discarded,
     refusals: Vec<Refusal>,
     deadline: Deadline<'c>,
 }
 
-/// What a view names, and the state before and the rules as they are seen after the run.
+/// The paths of a view, and the state before and the rules as they apply after the run.
 struct Seen {
     touched: Vec<Touched>,
     /// `None` if it is the state before itself.
@@ -240,14 +240,14 @@ impl Capture<'_> {
         Ok(Seen { touched, base, rules })
     }
 
-    /// Takes the view's paths as text, without those in `.git` and `.crealeph`.
+    /// Converts the view's paths to text, without those in `.git` and `.crealeph`.
     fn sort_out(&mut self, view: &ViewChanges) -> Result<(), CaptureError> {
         let paths = view.gone.iter().map(|path| (path, false));
         for (path, is_present) in paths.chain(view.present.iter().map(|path| (path, true))) {
             let bytes = path.as_os_str().as_bytes();
             let text = path.to_string_lossy();
             let is_outside = match self.is_outside(&text, is_present) {
-                // A folder by itself is no change.
+                // A folder by itself is not a change.
                 Err(_) if is_present && self.is_folder(&text) => true,
                 judged => judged?,
             };
@@ -260,7 +260,7 @@ impl Capture<'_> {
             match path.to_str() {
                 Some(text) if is_present => drop(self.present.insert(text.to_owned())),
                 Some(text) => drop(self.gone.insert(text.to_owned())),
-                // What was there has a name that is text, so this is new. No rule may hide it that was not there before.
+                // Existing names are text, so this path is new. Only rules from before the run may hide it.
                 None if self.before.rules.ignores(bytes, false) => self.discarded.ignored += 1,
                 None if is_present => self.refuse(&path.to_string_lossy(), RefusalReason::NotUtf8),
                 None => {}
@@ -269,7 +269,7 @@ impl Capture<'_> {
         Ok(())
     }
 
-    /// Whether a path lies in `.git` or `.crealeph` and what was written there is discarded; an error if it is denied.
+    /// Whether a path is in `.git` or `.crealeph` and the change there is discarded; an error if it is denied.
     fn is_outside(&mut self, path: &str, is_present: bool) -> Result<bool, CaptureError> {
         let deny = |path: &str, reason| Err(DeniedPath { path: path.to_owned(), reason }.into());
         let mut end = 0;
@@ -303,7 +303,7 @@ impl Capture<'_> {
         stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
-    /// Whether a change at or in a `.git` is one that git makes in ordinary work. What is removed is not lost: it is discarded.
+    /// Whether a change at or in a `.git` is one that git makes in ordinary use. Removed files are not lost: the change is discarded.
     fn is_known_git(&mut self, git: &str, inner: &str, is_present: bool) -> Result<bool, CaptureError> {
         if !is_present {
             return Ok(true);
@@ -325,7 +325,7 @@ impl Capture<'_> {
         }
     }
 
-    /// Denies a repository that the run made, unless it lies where nothing counts.
+    /// Denies a repository that the run made, unless it is where nothing counts.
     fn check_repositories(&self, rules: &Rules) -> Result<(), DeniedPath> {
         let counts = |git: &&String| {
             let folder = git.rsplit_once('/').map(|(folder, _)| folder);
@@ -374,7 +374,7 @@ impl Capture<'_> {
         let _lock = self.workspace.control.lock_to_read()?;
         let rescan = self.workspace.scan(ignore_files, self.deadline)?;
         let rules = Arc::new(rescan.rules.with_new_files(ignore_files));
-        // What was seen before stays as it was seen; only what comes to light now is taken as it is now.
+        // Paths that were seen before stay as they were seen; only newly visible ones are read now.
         let mut entries = before.entries();
         entries.retain(|path, _| !ignores(&rules, path.as_str()));
         for (path, node) in rescan.state.entries() {
@@ -385,7 +385,7 @@ impl Capture<'_> {
         Ok((Some(State::new(entries)?), rules))
     }
 
-    /// The paths that count, each with what was there and what is there now, which may be the same.
+    /// The paths that count, each with its entry before and now, which may be the same.
     fn touched(&mut self, base: &State, rules: &Rules) -> Result<Vec<Touched>, CaptureError> {
         let mut after: BTreeMap<TreePath, Option<Unread>> = BTreeMap::new();
         for path in std::mem::take(&mut self.gone) {
@@ -436,7 +436,7 @@ impl Capture<'_> {
         Ok(touched)
     }
 
-    /// Whether the next reading of the workspace would refuse the folder that a path lies in.
+    /// Whether the next reading of the workspace would refuse the folder of a path.
     fn is_too_deep(&self, path: &str) -> bool {
         path.bytes().filter(|byte| *byte == b'/').count() > self.workspace.limits.max_depth
     }
@@ -454,12 +454,12 @@ impl Capture<'_> {
         }
     }
 
-    /// What is in the workspace at a path that was ignored when its state was read.
+    /// The entry of the workspace at a path that was ignored when its state was read.
     fn in_place(&self, path: &TreePath) -> Result<Option<TreeNode>, CaptureError> {
         let found = unread_at(&self.workspace.root, path.as_str())?;
         Ok(match found {
             Ok(Some(found)) => Some(found.read(&self.workspace.root, path.as_str(), self.deadline)?),
-            // Something that no state can hold cannot be restored; publishing will not touch it.
+            // An entry that no state can hold cannot be restored; publishing will not touch it.
             Ok(None) | Err(_) => None,
         })
     }

@@ -1,4 +1,4 @@
-//! The difference between two states, path by path (R27). Owns which kind of change a path went through.
+//! The difference between two states, path by path (R27). Owns the kinds of change.
 
 use crealeph_contracts::receipt;
 
@@ -6,36 +6,36 @@ use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::state::State;
 
-/// One path that is not what it was. At least one of `before` and `after` is there, and they differ.
+/// One changed path. At least one of `before` and `after` is present, and they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Where.
     pub path: TreePath,
-    /// What was there.
+    /// Its entry before.
     pub before: Option<TreeNode>,
-    /// What is there.
+    /// Its entry after.
     pub after: Option<TreeNode>,
 }
 
-/// What became of a path.
+/// The kind of change of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeKind {
     /// It is new.
     Created,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
-    /// Its content is another; its executable bit may be, too.
+    /// Its content changed; its executable bit may have, too.
     Modified,
-    /// Only its executable bit is another.
+    /// Only its executable bit changed.
     Mode,
-    /// A link points elsewhere.
+    /// A link has another target.
     Retargeted,
     /// A file became a link, or a link a file.
     Replaced,
 }
 
 impl Change {
-    /// What became of the path.
+    /// The kind of the change.
     pub fn kind(&self) -> ChangeKind {
         match (&self.before, &self.after) {
             (None, _) => ChangeKind::Created,
@@ -52,7 +52,7 @@ impl Change {
         }
     }
 
-    /// The word a receipt has for it.
+    /// The word for it in a receipt.
     pub fn in_receipt(&self) -> receipt::ArtifactChange {
         match self.kind() {
             ChangeKind::Created => receipt::ArtifactChange::Created,
@@ -61,7 +61,7 @@ impl Change {
         }
     }
 
-    /// Whether the executable bit of a file that stays a file is another.
+    /// Whether the executable bit of a file that stays a file changed.
     pub(crate) fn changes_mode(&self) -> bool {
         match (&self.before, &self.after) {
             (
@@ -73,7 +73,7 @@ impl Change {
     }
 }
 
-/// What changed from one state to another, sorted by path. Folders that are the same are not looked into.
+/// The changes from one state to another, sorted by path. Folders that are the same are skipped.
 pub fn changes_between(before: &State, after: &State) -> Vec<Change> {
     let mut changes = Vec::new();
     before.root().differences(after.root(), "", &mut changes);

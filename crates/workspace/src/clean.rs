@@ -1,5 +1,5 @@
-//! Removing states that nobody needs any more, and the contents that only they needed. Owns the order of the removals: a
-//! state that is there has everything it needs at every moment, so being killed in between only leaves more to remove.
+//! Removing states that are no longer needed, and the contents that only they needed. Owns the order of the removals: at every
+//! moment an existing state has everything it needs, so a kill in between only leaves more to remove.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,24 +12,24 @@ use crate::kept_state::{KeepError, Manifest, manifest, read_manifest, withheld_i
 use crate::state::StateHash;
 use crate::workspace::Workspace;
 
-/// What was removed, or would be.
+/// The result of cleaning, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// How many states.
     pub states: usize,
     /// How many contents.
     pub contents: usize,
-    /// How much the files of both hold.
+    /// The size of the files of both.
     pub bytes: u64,
 }
 
 impl Workspace {
-    /// Removes every kept state but these, then every content that none of these needs. One that was written as the difference
-    /// from a state that goes is written whole first. What processes that are gone left is removed too. Nobody may keep a state or capture a change
-    /// meanwhile. With `is_dry` it is only counted.
+    /// Removes every kept state but these, then every content that none of these needs. A state that was written as the difference
+    /// from a removed one is written whole first. Files that dead processes left are removed too. No one may keep a state or capture a change
+    /// meanwhile. With `is_dry` it only counts.
     ///
     /// # Errors
-    /// When a state that is needed cannot be read; nothing is removed then. When something cannot be removed.
+    /// If a needed state cannot be read; then nothing is removed. If something cannot be removed.
     pub fn clean(&self, needed: &BTreeSet<StateHash>, is_dry: bool) -> Result<Cleaned, KeepError> {
         let alone = self.control.lock_to_publish()?;
         let mut contents = BTreeSet::new();
@@ -89,7 +89,7 @@ impl Workspace {
         Manifest::parse(&whole).and_then(|whole| whole.contents()).ok_or(KeepError::Damaged(hash))
     }
 
-    /// The states that are not kept, each before the one it is the difference from.
+    /// The states that are not kept, each before the one that it is the difference from.
     fn removable_states(&self, kept: &BTreeSet<StateHash>) -> Result<Vec<StateHash>, KeepError> {
         let folder = self.control.states();
         let mut bases = BTreeMap::new();

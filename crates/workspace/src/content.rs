@@ -1,4 +1,4 @@
-//! Reading a file's content into its digest. Owns the reading in bounded memory; large files are hashed by all cores.
+//! Reading a file's content into its digest. Owns the reading in bounded memory; large files are hashed on all cores.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use crate::deadline::Deadline;
 
 /// How much of a file is in memory at once.
 const BUFFER_BYTES: usize = 128 << 10;
-/// From this size on, one file is worth all cores.
+/// From this size on, one file is hashed on all cores.
 const LARGE_BYTES: u64 = 16 << 20;
 const LARGE_BUFFER_BYTES: usize = 4 << 20;
 
@@ -28,7 +28,7 @@ pub(crate) fn digest_until(
     each_chunk(reader, size_bytes, |_| deadline.check())
 }
 
-/// The same, handing on every chunk as it passes.
+/// The same, passing on every chunk.
 pub(crate) fn each_chunk(
     reader: &mut impl Read,
     size_bytes: u64,

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //! .crealeph/.gitignore     so that git does not see the folder
-//! .crealeph/lock           held shared while a state is read, alone while something is published
+//! .crealeph/lock           held shared while a state is read, exclusively while something is published
 //! .crealeph/state-cache    the stat cache
-//! .crealeph/names-cache    what was last looked for by name
+//! .crealeph/names-cache    the results of searches by name
 //! .crealeph/objects/       contents by their digest
 //! .crealeph/states/        states by their hash
 //! .crealeph/references/    which of their contents are git's
-//! .crealeph/publish/       one folder for each publish that is not over
-//! .crealeph/kept/          what someone wrote at the moment of a publish
-//! .crealeph/temporary/     files on their way to one of the others
+//! .crealeph/publish/       one folder for each unfinished publish
+//! .crealeph/kept/          contents that someone wrote during a publish
+//! .crealeph/temporary/     files that will be moved to one of the others
 //! ```
 
 use std::fs::{self, File, TryLockError};
@@ -28,7 +28,7 @@ use crate::git::objects::{GitObjects, References};
 use crate::path::CONTROL;
 use crate::staged::Staged;
 
-/// How long a lock is waited for: this often, this long.
+/// How often and how long to wait for a lock.
 const LOCK_TRIES: u32 = 600;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -41,14 +41,14 @@ pub enum ControlError {
     /// Something in it cannot be read or written.
     #[error("cannot {action} `{}`; fix its permissions or free space", .path.display())]
     Io {
-        /// What was to be done.
+        /// The failed action.
         action: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// It is no folder.
+    /// It is not a folder.
     #[error("`{}` is not a folder; move it away", .0.display())]
     NotAFolder(PathBuf),
     /// Someone else holds the lock for too long.
@@ -60,7 +60,7 @@ pub enum ControlError {
 #[derive(Debug)]
 pub(crate) struct Control {
     folder: PathBuf,
-    /// How git's objects are read, if somebody does that.
+    /// How git's objects are read, if that is used.
     pub(crate) git: Option<GitObjects>,
     pub(crate) references: Mutex<References>,
     /// Contents that are not in the store yet.
@@ -68,7 +68,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Opens `.crealeph` in a workspace, and makes it if it is not there.
+    /// Opens `.crealeph` in a workspace, and creates it if it does not exist.
     pub(crate) fn open(workspace: &Path) -> Result<Self, ControlError> {
         let folder = workspace.join(CONTROL);
         make_private(&folder)?;
@@ -85,7 +85,7 @@ impl Control {
         Ok(control)
     }
 
-    /// A folder with the same layout, wherever it is; nothing is made.
+    /// A folder with the same layout, anywhere; nothing is created.
     pub(crate) fn at(folder: &Path) -> Self {
         Control {
             folder: folder.to_owned(),
@@ -127,18 +127,18 @@ impl Control {
         self.folder.join("temporary")
     }
 
-    /// A path for a new file, used by nobody else.
+    /// A path for a new file, not used by anyone else.
     pub(crate) fn temporary(&self) -> PathBuf {
         let number = NEXT_TEMPORARY.fetch_add(1, Ordering::Relaxed);
         self.temporaries().join(format!("{}-{number}", std::process::id()))
     }
 
-    /// Waits, with a time limit, until nothing is being published, and keeps it so while the lock is held.
+    /// Waits, with a time limit, until nothing is being published, and prevents it while the lock is held.
     pub(crate) fn lock_to_read(&self) -> Result<Lock, ControlError> {
         self.lock(File::try_lock_shared)
     }
 
-    /// Waits, with a time limit, until nobody reads or publishes, and keeps it so while the lock is held.
+    /// Waits, with a time limit, until no one reads or publishes, and prevents it while the lock is held.
     pub(crate) fn lock_to_publish(&self) -> Result<Lock, ControlError> {
         self.lock(File::try_lock)
     }
@@ -156,7 +156,7 @@ impl Control {
         Err(ControlError::Busy(self.folder.parent().unwrap_or(&self.folder).to_owned()))
     }
 
-    /// Removes temporary files of processes that are gone. Only while nobody else uses the workspace.
+    /// Removes temporary files of dead processes. Only while no one else uses the workspace.
     pub(crate) fn sweep(&self, _alone: &Lock) -> Result<(), ControlError> {
         let folder = self.temporaries();
         for entry in fs::read_dir(&folder).map_err(failed("read", &folder))? {
@@ -178,19 +178,19 @@ pub(crate) struct Lock {
     _file: File,
 }
 
-/// Makes an error of what was to be done, and to what.
+/// Builds an error from an action and a path.
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ControlError {
     let path = path.to_owned();
     move |source| ControlError::Io { action, path, source }
 }
 
-/// Opens a file of this crate's own for writing, and makes it if it is not there; a link is never followed.
+/// Opens a file of this crate's own for writing, and creates it if it does not exist; a link is never followed.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
     File::options().create(true).truncate(false).write(true).mode(0o600).custom_flags(no_follow).open(path)
 }
 
-/// Makes a folder for this user alone, unless it is there.
+/// Creates a folder for this user alone, unless it exists.
 pub(crate) fn make_private(folder: &Path) -> Result<(), ControlError> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => Ok(()),
@@ -204,12 +204,12 @@ pub(crate) fn make_private(folder: &Path) -> Result<(), ControlError> {
     }
 }
 
-/// Makes what was done in a folder durable.
+/// Makes changes in a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), ControlError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("sync", folder))
 }
 
-/// Makes everything that was done on the file system of a folder durable.
+/// Makes all changes on the file system of a folder durable.
 pub(crate) fn sync_file_system(folder: &Path) -> Result<(), ControlError> {
     let opened = File::open(folder).map_err(failed("open", folder))?;
     rustix::fs::syncfs(&opened).map_err(|errno| failed("sync", folder)(errno.into()))

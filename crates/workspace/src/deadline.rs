@@ -1,9 +1,9 @@
-//! When reading has to end although it is not done. Owns the question alone; the caller has the clock.
+//! When reading has to stop although it is not done. Owns only the question; the caller has the clock.
 
 use std::fmt;
 use std::io;
 
-/// Asked between files, and between the chunks of a large one.
+/// Checked between files, and between the chunks of a large one.
 #[derive(Clone, Copy, Default)]
 pub struct Deadline<'d> {
     is_over: Option<&'d (dyn Fn() -> bool + Sync)>,
@@ -13,7 +13,7 @@ impl<'d> Deadline<'d> {
     /// Reads to the end.
     pub const NEVER: Deadline<'static> = Deadline { is_over: None };
 
-    /// Stops once this says so.
+    /// Stops once this returns true.
     pub fn when(is_over: &'d (dyn Fn() -> bool + Sync)) -> Self {
         Deadline { is_over: Some(is_over) }
     }

@@ -1,5 +1,5 @@
-//! Deltas (R28): one per changed hunk of a text file, one per other change. Owns what is text and how it is compared;
-//! refuses nothing, since a delta that is not counted would be a way around a bound.
+//! Deltas (R28): one per changed hunk of a text file, one per other change. Owns what counts as text and how it is compared;
+//! refuses nothing, since an uncounted delta would be a way around a limit.
 //!
 //! A file that was changed is compared line by line when both sides are text: no NUL byte, and at most 32 MiB. Lines end
 //! after a line feed. A created, deleted, retargeted, replaced or binary file is one delta; a changed executable bit is
@@ -18,7 +18,7 @@ use crate::scan::ScanError;
 use crate::store::StoreError;
 use crate::workspace::Workspace;
 
-/// The name of the algorithm, as receipts have it: the histogram algorithm of imara-diff, without post-processing.
+/// The name of the algorithm in receipts: the histogram algorithm of imara-diff, without post-processing.
 pub const DIFF_ALGORITHM: &str = "imara-diff-0.2/histogram";
 
 /// The largest text that is compared by lines.
@@ -35,7 +35,7 @@ pub enum DeltaError {
     /// A file of the workspace cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// A content is neither in the store nor in the workspace any more.
+    /// A content is no longer in the store or in the workspace.
     #[error(
         "`{0}` has changed since before the run, and its earlier content was not kept; keep the state before a run"
     )]
@@ -73,7 +73,7 @@ impl Workspace {
     /// The deltas of these changes, whose contents are in the store or, before, still in the workspace.
     ///
     /// # Errors
-    /// When a content cannot be read, or the deadline passed.
+    /// If a content cannot be read, or the deadline passed.
     pub fn deltas(&self, changes: &[Change], deadline: Deadline<'_>) -> Result<Deltas, DeltaError> {
         let mut deltas = Deltas::default();
         for change in changes {
@@ -101,7 +101,7 @@ impl Workspace {
         Ok(deltas)
     }
 
-    /// The hunks of a changed file, or nothing if one side is no text.
+    /// The hunks of a changed file, or `None` if one side is not text.
     fn hunks(&self, change: &Change) -> Result<Option<Vec<imara_diff::Hunk>>, DeltaError> {
         let (Some(before), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
         let Some(before) = self.text(change, before)? else { return Ok(None) };
@@ -127,7 +127,7 @@ impl Workspace {
         Ok((!bytes.contains(&0)).then_some(bytes))
     }
 
-    /// The bytes of a file of the workspace, if they are still the ones wanted.
+    /// The bytes of a file of the workspace, if they are still the expected ones.
     fn bytes_in_place(&self, change: &Change, digest: &Blake3) -> Result<Vec<u8>, DeltaError> {
         let path = change.path.as_str();
         let lost = || DeltaError::Lost(path.to_owned());

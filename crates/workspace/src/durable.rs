@@ -1,15 +1,15 @@
-//! Making several files durable at once. A file system commits what waits for it together, so that ten syncs side by side take about as
+//! Making several files durable at once. A file system commits all waiting files together, so that ten parallel syncs take about as
 //! long as one.
 
 use std::thread;
 
-/// How many are synced side by side.
+/// How many are synced in parallel.
 const MAX_AT_ONCE: usize = 8;
 
-/// Syncs each of these. When this returns without an error, all of them are durable.
+/// Syncs each of these. If this returns without an error, all of them are durable.
 ///
 /// # Errors
-/// With one that could not be synced; the others were tried.
+/// One that could not be synced; the others were tried.
 pub fn sync_together<T: Sync, E: Send>(
     items: &[T],
     sync: impl Fn(&T) -> Result<(), E> + Sync,
@@ -21,7 +21,7 @@ pub fn sync_together<T: Sync, E: Send>(
         for part in items.chunks(items.len().div_ceil(MAX_AT_ONCE).max(1)) {
             match thread::Builder::new().spawn_scoped(scope, || sync_part(part)) {
                 Ok(other) => others.push(other),
-                // Without another thread it takes longer, that is all.
+                // Without another thread it only takes longer.
                 Err(_) => outcome = outcome.and(sync_part(part)),
             }
         }

@@ -1,11 +1,11 @@
-//! States that are kept, to be restored elsewhere. Owns the manifest's form and the restoring; refuses a manifest that is
-//! not of the state it is named by, and a place that is not empty.
+//! States that are kept, to be restored elsewhere. Owns the manifest's form and the restoring; refuses a manifest that does not
+//! match its name, and a target that is not empty.
 //!
 //! A manifest is `crealeph-state-v1` and a line feed, then for each path, sorted by its bytes,
 //! `<kind> <digest> <size> <path> NUL`, kinds and digests as in the state hash; for a link its target and a NUL follow.
 //! It needs no checksum: the hash of the state in it must be its name. A state that differs little from one that is
-//! kept already is written as the difference: `crealeph-state-difference-v1`, a line feed, the other state's hash, a line
-//! feed, then the lines of what is new or other, and `gone <path> NUL` for what is not there any more. `withheld <path> NUL` after the
+//! already kept is written as the difference: `crealeph-state-difference-v1`, a line feed, the other state's hash, a line
+//! feed, then the lines of new and changed paths, and `gone <path> NUL` for each removed path. `withheld <path> NUL` after the
 //! line of a file says that its content is not kept: it was hidden from the agent whose run the state was kept for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,17 +34,17 @@ const MAX_DIFFERENCES: usize = 64;
 /// More than the manifest of the largest workspace.
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
-/// What is hidden from the agent that a state is kept for.
+/// The paths that are hidden from the agent that a state is kept for.
 #[derive(Clone, Copy)]
 pub struct Hidden<'h> {
-    /// Whether a path is.
+    /// Whether a path is hidden.
     pub covers: &'h dyn Fn(&str) -> bool,
-    /// The files and folders of the workspace that are, if they are known: a state that is kept already is not searched then.
+    /// The hidden files and folders of the workspace, if they are known: a state that is already kept is not searched then.
     pub known: Option<&'h [PathBuf]>,
 }
 
 impl Hidden<'static> {
-    /// Nothing is.
+    /// Nothing is hidden.
     pub const NOTHING: Self = Hidden { covers: &|_| false, known: Some(&[]) };
 }
 
@@ -76,13 +76,13 @@ pub enum KeepError {
     /// The state was never kept.
     #[error("the state `{0}` was not kept in this workspace, or was cleaned away; name one that exists")]
     Unknown(StateHash),
-    /// The manifest does not tell the state it is named by.
+    /// The manifest does not match its name.
     #[error("the manifest of the state `{0}` is damaged; restore `.crealeph` from a copy")]
     Damaged(StateHash),
-    /// The place to restore to holds something.
+    /// The target of restoring is not empty.
     #[error("`{}` is not an empty folder; name one that is empty or does not exist", .0.display())]
     NotEmpty(PathBuf),
-    /// The place to restore to cannot be written.
+    /// The target of restoring cannot be written.
     #[error("cannot write `{}`; fix its permissions or free space", .path.display())]
     Place {
         /// What was to be written.
@@ -93,7 +93,7 @@ pub enum KeepError {
 }
 
 impl KeepError {
-    /// Says whose content it is that git has lost.
+    /// Names the file whose content git has lost.
     pub(crate) fn of(self, path: &TreePath) -> Self {
         match self {
             KeepError::Store(StoreError::LostByGit { blob, .. }) => {
@@ -111,15 +111,15 @@ impl Workspace {
     }
 
     /// Keeps a state of this workspace: every content that is not in the store yet, and the manifest. Durable when this
-    /// returns. Tells what was not there before.
+    /// returns. Returns what was added.
     ///
     /// # Errors
-    /// When a file is no longer what the state says, or the store cannot be written.
+    /// If a file no longer matches the state, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<Added, KeepError> {
         self.keep_hiding(state, Hidden::NOTHING)
     }
 
-    /// [`Workspace::keep`], without the contents of the files that are hidden. A state that is kept with them already is marked, so that
+    /// [`Workspace::keep`], without the contents of the hidden files. A state that is already kept with them is marked, so that
     /// they are neither restored nor exported.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Workspace {
         self.keep_as(state, entries.iter(), &withheld, || manifest(state, &withheld))
     }
 
-    /// Withholds what is hidden of a state that is kept already.
+    /// Withholds the hidden files of a state that is already kept.
     fn mark_withheld(&self, state: &State, hidden: Hidden<'_>) -> Result<Added, KeepError> {
         let mut withheld = match hidden.known {
             None => hidden_of(state.entries().iter(), hidden),
@@ -157,12 +157,12 @@ impl Workspace {
         Ok(Added::default())
     }
 
-    /// Keeps the state that a change of a kept state leads to, as the difference between the two, so that what it costs
-    /// goes by the change. Contents that the store has not yet are taken from the workspace. What is withheld of the state before is
-    /// withheld of this one.
+    /// Keeps the state that a change of a kept state leads to, as the difference between the two, so that the cost
+    /// depends on the change. Contents that are not in the store yet are taken from the workspace. Files withheld in the state before are
+    /// withheld in this one.
     ///
     /// # Errors
-    /// When a file is no longer what the state says, or the store cannot be written.
+    /// If a file no longer matches the state, or the store cannot be written.
     pub fn keep_after(&self, before: &State, after: &State, hidden: Hidden<'_>) -> Result<Added, KeepError> {
         if self.is_kept(after) || self.differences_to_whole(before.hash()) >= MAX_DIFFERENCES {
             return self.keep_hiding(after, hidden);
@@ -173,12 +173,12 @@ impl Workspace {
         self.keep_as(after, new(), &withheld, || difference(before.hash(), &changes, &withheld))
     }
 
-    /// A manifest has its name only after all its contents have theirs, and loses it before them.
+    /// A manifest gets its name only after all its contents have theirs, and loses it before them.
     fn is_kept(&self, state: &State) -> bool {
         self.control.states().join(state.hash().to_string()).exists()
     }
 
-    /// How many differences lead from a kept state to one that is written whole; more than any bound if it is not kept.
+    /// How many differences lead from a kept state to one that is written whole; more than any limit if it is not kept.
     fn differences_to_whole(&self, hash: StateHash) -> usize {
         let mut hash = hash.to_string();
         for count in 0..=MAX_DIFFERENCES {
@@ -229,7 +229,7 @@ impl Workspace {
         Ok(added)
     }
 
-    /// Writes a manifest, or another one of the same state in its place; durable when this returns.
+    /// Writes a manifest, or replaces it by another one of the same state; durable when this returns.
     pub(crate) fn write_manifest(&self, hash: StateHash, text: &str) -> Result<(), KeepError> {
         let (temporary, folder) = (self.control.temporary(), self.control.states());
         let mut file = File::create_new(&temporary).map_err(failed("make", &temporary))?;
@@ -240,18 +240,18 @@ impl Workspace {
         Ok(sync_folder(&folder)?)
     }
 
-    /// A state that was kept.
+    /// A kept state.
     ///
     /// # Errors
-    /// When it was not, or its manifest is damaged.
+    /// If it was not kept, or its manifest is damaged.
     pub fn kept(&self, hash: StateHash) -> Result<State, KeepError> {
         kept_in(&self.control, hash)
     }
 
-    /// Writes a state that was kept into a folder that is empty or not there. The workspace is not touched.
+    /// Writes a kept state into a folder that is empty or does not exist. The workspace is not touched.
     ///
     /// # Errors
-    /// When the state was not kept whole, or the folder cannot be written.
+    /// If the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, hash: StateHash, into: &Path) -> Result<State, KeepError> {
         let state = self.kept(hash)?;
         let withheld = withheld_in(&self.control, hash)?;
@@ -261,10 +261,10 @@ impl Workspace {
         Ok(state)
     }
 
-    /// Writes files and links, whose contents are in the store, into a folder that is empty or not there.
+    /// Writes files and links, whose contents are in the store, into a folder that is empty or does not exist.
     ///
     /// # Errors
-    /// When a content is not in the store, or the folder cannot be written.
+    /// If a content is not in the store, or the folder cannot be written.
     pub fn lay_out<'n>(
         &self,
         nodes: impl IntoIterator<Item = (&'n TreePath, &'n TreeNode)>,
@@ -276,7 +276,7 @@ impl Workspace {
 
 /// A manifest's parts.
 pub(crate) struct Manifest<'t> {
-    /// The state it is the difference from; `None` if it is whole.
+    /// The state that it is the difference from; `None` if it is whole.
     pub(crate) base: Option<StateHash>,
     lines: &'t str,
 }
@@ -290,7 +290,7 @@ impl<'t> Manifest<'t> {
         Some(Manifest { base: Some(StateHash::from_digest(Blake3::parse(base)?)), lines })
     }
 
-    /// The contents of the files that it names, but for those that it withholds.
+    /// The contents of the files that it names, except those that it withholds.
     pub(crate) fn contents(&self) -> Option<BTreeSet<Blake3>> {
         let mut contents: BTreeMap<TreePath, Blake3> = BTreeMap::new();
         each_line(self.lines, |line| {
@@ -305,7 +305,7 @@ impl<'t> Manifest<'t> {
     }
 }
 
-/// A state that is kept in a folder of states.
+/// A kept state in a folder of states.
 pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepError> {
     let read = read_kept(control, hash)?;
     State::new(read.entries).ok().filter(|state| state.hash() == hash).ok_or(KeepError::Damaged(hash))
@@ -316,7 +316,7 @@ pub(crate) fn withheld_in(control: &Control, hash: StateHash) -> Result<BTreeSet
     Ok(read_kept(control, hash)?.withheld)
 }
 
-/// What manifests tell.
+/// The content of manifests.
 #[derive(Default)]
 struct Listed {
     entries: BTreeMap<TreePath, TreeNode>,
@@ -359,7 +359,7 @@ pub(crate) fn read_manifest(control: &Control, hash: StateHash) -> Result<Option
     String::from_utf8(bytes).map(Some).map_err(|_| KeepError::Damaged(hash))
 }
 
-/// Writes files and links, whose contents are in a store, into a folder that is empty or not there.
+/// Writes files and links, whose contents are in a store, into a folder that is empty or does not exist.
 pub(crate) fn lay_out_from<'n>(
     control: &Control,
     nodes: impl IntoIterator<Item = (&'n TreePath, &'n TreeNode)>,
@@ -441,7 +441,7 @@ fn push_line(text: &mut String, path: &TreePath, node: &TreeNode, withheld: &BTr
     }
 }
 
-/// Applies the lines of a manifest to what is there already.
+/// Applies the lines of a manifest to the entries so far.
 fn apply_lines(lines: &str, mut listed: Listed) -> Option<Listed> {
     each_line(lines, |line| match line {
         Line::There(path, node) => {
@@ -469,7 +469,7 @@ enum Line {
     Withheld(TreePath),
 }
 
-/// Hands over each line of a manifest.
+/// Passes on each line of a manifest.
 fn each_line(mut rest: &str, mut take: impl FnMut(Line) -> Option<()>) -> Option<()> {
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\0')?;

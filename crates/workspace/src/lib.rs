@@ -1,8 +1,8 @@
 //! A workspace as a value: its state and the state's hash, a store of contents, the change a run makes and its deltas,
 //! and publishing that change so that a crash leaves exactly before or exactly after.
 //!
-//! Starts no process and knows nothing of ledgers, agents or policy. What it guarantees, and what it cannot, is written
-//! down in `docs/workspace.md`.
+//! Starts no process and knows nothing of ledgers, agents or policy. Its guarantees and their limits are
+//! in `docs/workspace.md`.
 
 mod archive;
 mod cache;

@@ -1,5 +1,5 @@
-//! What a view touched, before its contents are read. Owns which paths surely changed and how much there is to read, so that
-//! a change past a bound is refused by what the system says of its files; then the reading itself, under a deadline.
+//! The paths that a view touched, before their contents are read. Owns which paths surely changed and how much there is to read, so that
+//! a change past a limit is refused by the metadata of its files; then the reading itself, under a deadline.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,17 +21,17 @@ use crate::staged::Staged;
 use crate::state::State;
 use crate::workspace::Workspace;
 
-/// A path that a view names, with what was there and what is there.
+/// A path that a view names, with its entry before and now.
 #[derive(Debug)]
 pub(crate) struct Touched {
     pub(crate) path: TreePath,
     pub(crate) before: Option<TreeNode>,
     pub(crate) found: Option<Unread>,
-    /// What is there, once it was read.
+    /// Its entry now, once it was read.
     pub(crate) read: Option<TreeNode>,
 }
 
-/// What a view touched. Nothing of it was read yet.
+/// The paths that a view touched. None was read yet.
 #[derive(Debug)]
 pub struct Listing<'w> {
     pub(crate) workspace: &'w Workspace,
@@ -45,27 +45,27 @@ pub struct Listing<'w> {
     pub(crate) deadline: Deadline<'w>,
 }
 
-/// One path that is about to be kept, before anything of it is stored.
+/// One path that is about to be kept, before any of it is stored.
 pub struct Arrival<'a> {
     /// The path.
     pub path: &'a str,
-    /// What is there now.
+    /// Its content now.
     pub what: Arrived<'a>,
 }
 
-/// What is at a path that is about to be kept.
+/// The entry of a path that is about to be kept.
 pub enum Arrived<'a> {
-    /// Nothing any more.
+    /// It was deleted.
     Gone,
     /// A link with this target.
     Link(&'a str),
     /// A file with this content.
     File(&'a mut dyn Read),
-    /// Something in `.git` or `.crealeph`, of which only the path is kept.
+    /// A path in `.git` or `.crealeph`, of which only the name is kept.
     Discarded,
 }
 
-/// Judges what is about to be kept; an error is why the whole change is not. Called from several threads.
+/// Judges a path that is about to be kept; an error refuses the whole change. Called from several threads.
 pub type Inspect<'i> = &'i (dyn Fn(Arrival<'_>) -> Result<(), String> + Sync);
 
 /// A file that ends with an error once the deadline has passed.
@@ -90,12 +90,12 @@ pub struct Surveyed {
     pub path: TreePath,
     /// Its length, holes included.
     pub size_bytes: u64,
-    /// How many deltas the change has; `None` if only the contents can show it.
+    /// How many deltas the change has; `None` if only the contents can tell.
     pub deltas: Option<u64>,
 }
 
 impl Touched {
-    /// Whether it differs from what was there; `None` if only the content can show it.
+    /// Whether it differs from its entry before; `None` if only the content can tell.
     fn differs_from(&self, before: Option<&TreeNode>) -> Option<bool> {
         match (&self.found, before) {
             _ if self.read.is_some() => Some(self.read.as_ref() != before),
@@ -117,7 +117,7 @@ impl Touched {
         }
     }
 
-    /// How many deltas a change has that is no change of a text's lines.
+    /// The deltas of a change that does not change a text's lines.
     fn deltas_from(&self, before: Option<&TreeNode>) -> Option<u64> {
         match (&self.found, before) {
             (
@@ -140,11 +140,11 @@ impl Touched {
 }
 
 impl Listing<'_> {
-    /// What changed beyond `earlier` changes, which are in the view but not in the workspace. A file of the same length
-    /// and mode as before is read to know; nothing else is.
+    /// The change beyond `earlier` changes, which are in the view but not in the workspace. A file of the same length
+    /// and mode as before is read to compare; no other file is.
     ///
     /// # Errors
-    /// When a file cannot be read, or the deadline passed.
+    /// If a file cannot be read, or the deadline passed.
     pub fn survey(&mut self, earlier: &[Change]) -> Result<Vec<Surveyed>, CaptureError> {
         let mut earlier: BTreeMap<&TreePath, &Change> =
             earlier.iter().map(|change| (&change.path, change)).collect();
@@ -167,28 +167,28 @@ impl Listing<'_> {
                 all.push(Surveyed { path: touched.path.clone(), size_bytes, deltas });
             }
         }
-        // What came before and is as it was in the workspace again was undone by this run.
+        // An earlier change whose path is again as in the workspace was undone by this run.
         let undone = earlier.into_values().filter(|known| known.before != known.after);
         all.extend(undone.map(|known| Surveyed { path: known.path.clone(), size_bytes: 0, deltas: None }));
         all.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(all)
     }
 
-    /// How many paths were touched, and their length together.
+    /// How many paths were touched, and their total length.
     pub fn extent(&self) -> (usize, u64) {
         let bytes = self.touched.iter().fold(0_u64, |sum, touched| sum.saturating_add(touched.size_bytes()));
         (self.touched.len(), bytes)
     }
 
-    /// What was changed, but is not listed.
+    /// Changes that are not listed.
     pub fn discarded(&self) -> &Discarded {
         &self.discarded
     }
 
-    /// Reads everything that was touched and returns what changed. The contents stay where they are.
+    /// Reads everything that was touched and returns the changes. The contents stay where they are.
     ///
     /// # Errors
-    /// When something cannot be read, the deadline passed, or the workspace would hold more than it may.
+    /// If something cannot be read, the deadline passed, or the workspace would exceed its limits.
     pub fn freeze(self) -> Result<Capsule, CaptureError> {
         self.freeze_inspected(&|_| Ok(()))
     }
@@ -196,7 +196,7 @@ impl Listing<'_> {
     /// [`Listing::freeze`] with an inspection of everything that changed.
     ///
     /// # Errors
-    /// As [`Listing::freeze`], and when something is refused.
+    /// As [`Listing::freeze`], and if something is refused.
     pub fn freeze_inspected(mut self, inspect: Inspect<'_>) -> Result<Capsule, CaptureError> {
         let (view, deadline) = (&self.view, self.deadline);
         let read = self.touched.par_iter_mut().try_for_each(|touched| touched.read(view, deadline));
@@ -229,7 +229,7 @@ impl Listing<'_> {
 }
 
 impl Listing<'_> {
-    /// Has everything judged that changed; the first refusal by path counts.
+    /// Judges every change; the first refusal by path counts.
     fn inspect(&self, inspect: Inspect<'_>) -> Result<(), CaptureError> {
         for path in &self.discarded.outside {
             inspect(Arrival { path, what: Arrived::Discarded }).map_err(CaptureError::Unwanted)?;
@@ -258,7 +258,7 @@ impl Listing<'_> {
     }
 }
 
-/// What was read, unless the deadline passed meanwhile and cut it off.
+/// The entries read, unless the deadline passed meanwhile and cut it off.
 fn stopped_or(deadline: Deadline<'_>, read: Result<(), ScanError>) -> Result<(), CaptureError> {
     match read {
         Err(_) if deadline.is_over() => Err(CaptureError::Stopped),

@@ -1,5 +1,5 @@
-//! Finding files and folders by their names, in everything that lies in a workspace, ignored or not. Owns the walk and what
-//! is remembered of it: a folder whose times are as they were is not listed again. Follows no link.
+//! Finding files and folders by their names, in the whole workspace, ignored or not. Owns the walk and its cache:
+//! a folder whose times are unchanged is not listed again. Follows no link.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,17 +22,17 @@ use crate::workspace::Workspace;
 const MAX_DEPTH: usize = 200;
 const MAX_BYTES: u64 = 256 << 20;
 
-/// What is looked for.
+/// The query.
 pub struct Wanted<'w> {
-    /// Whether a path, relative to the workspace, is wanted. A folder that is, is not looked into.
+    /// Whether a path, relative to the workspace, is wanted. A wanted folder is not searched.
     pub is_wanted: &'w (dyn Fn(&Path) -> bool + Sync),
-    /// A name for this question: the same name is the same answer for the same path.
+    /// A name for this query: the same name means the same answer for the same path.
     pub name: Blake3,
-    /// How many there may be.
+    /// The most paths that it may find.
     pub max: usize,
 }
 
-/// The answer to a question, folder by folder.
+/// The answer to a query, folder by folder.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Answers {
     name: String,
@@ -41,7 +41,7 @@ struct Answers {
     folders: BTreeMap<String, Answer>,
 }
 
-/// What there is in one folder.
+/// The entries of one folder.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Answer {
     identity: Identity,
@@ -50,10 +50,10 @@ struct Answer {
 }
 
 impl Workspace {
-    /// The paths that are wanted, sorted, relative to the workspace. Neither `.git` nor `.crealeph` is looked into.
+    /// The wanted paths, sorted, relative to the workspace. Neither `.git` nor `.crealeph` is searched.
     ///
     /// # Errors
-    /// When a folder cannot be listed that the user may list, or there are too many.
+    /// If a folder cannot be listed that the user may list, or there are too many.
     pub fn find(&self, wanted: &Wanted<'_>) -> io::Result<Vec<PathBuf>> {
         let place = self.control.names();
         let writer = CacheWriter::start(place.clone(), self.control.temporary()).ok();
@@ -72,7 +72,7 @@ impl Workspace {
             found.is_new || known.as_ref().is_none_or(|known| known.folders.len() != found.answers.len());
         if let Some(writer) = writer.filter(|_| is_new) {
             let answers = Answers { name, device, started: writer.started(), folders: found.answers };
-            // That it cannot be remembered is no reason not to answer.
+            // A cache that cannot be written is no reason not to answer.
             let _ = serde_json::to_vec(&answers).map(|text| writer.finish(&text));
         }
         found.paths.sort();
@@ -84,7 +84,7 @@ struct Search<'s> {
     workspace: &'s Workspace,
     wanted: &'s Wanted<'s>,
     known: Option<&'s Answers>,
-    /// The device whose folders are remembered, if any.
+    /// The device whose folders are cached, if any.
     remembers: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ struct Search<'s> {
 struct WantedNames {
     paths: Vec<PathBuf>,
     answers: BTreeMap<String, Answer>,
-    /// Whether something can be remembered that was not.
+    /// Whether something new can be cached.
     is_new: bool,
 }
 
@@ -108,7 +108,7 @@ impl Search<'_> {
         let at = self.workspace.path().join(folder);
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = match rustix::fs::open(&at, flags, Mode::empty()).map_err(io::Error::from) {
-            // What we may not read, an agent may not either; what is gone holds nothing.
+            // Paths that we may not read, an agent may not read either; a removed folder is empty.
             Err(error)
                 if depth > 0 && (is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied) =>
             {
@@ -164,7 +164,7 @@ impl Search<'_> {
         (is_same && self.remembers == Some(stat.st_dev)).then_some(answer)
     }
 
-    /// What may be remembered of a folder: nothing if a name is no text.
+    /// The cache entry of a folder: nothing if a name is not text.
     fn answer(&self, folder: &Path, stat: &Stat, names: &Names) -> Option<(String, Answer)> {
         let texts = |names: &[OsString]| {
             names.iter().map(|name| name.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>()

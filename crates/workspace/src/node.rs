@@ -1,11 +1,11 @@
-//! What a path of a state is: a file with its content and executable bit, or a symbolic link. Owns the rule which
+//! An entry of a state: a file with its content and executable bit, or a symbolic link. Owns the rule which
 //! links stay inside the workspace.
 
 use std::os::unix::ffi::OsStrExt;
 
 use crealeph_contracts::digest::Blake3;
 
-/// What is at a path.
+/// The entry of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeNode {
     /// A regular file.
@@ -19,7 +19,7 @@ pub enum TreeNode {
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points, as it is written.
+        /// Its target, as it is written.
         target: Box<str>,
     },
 }
@@ -33,7 +33,7 @@ impl TreeNode {
         }
     }
 
-    /// The word the state hash has for the kind: `file`, `exec` or `link`.
+    /// The state hash's word for the kind: `file`, `exec` or `link`.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             TreeNode::File { executable: false, .. } => "file",
@@ -43,9 +43,9 @@ impl TreeNode {
     }
 }
 
-/// Whether a link at `path` surely stays inside the workspace: its target is relative, climbs no further than the
-/// workspace, and climbs only at its start. Folders on the way to `path` are real ones, so climbing at the start means
-/// what it says; past a name, `..` may start from wherever that name leads, so it is refused.
+/// Whether a link at `path` surely stays inside the workspace: its target is relative, goes up no further than the
+/// workspace, and goes up only at its start. Folders above `path` are real ones, so `..` at the start means
+/// what it says; after a name, `..` may start from wherever that name leads, so it is refused.
 pub(crate) fn stays_inside(path: &str, target: &str) -> bool {
     let mut depth = path.split('/').count() - 1;
     let mut has_named = false;

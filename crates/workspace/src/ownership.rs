@@ -1,6 +1,6 @@
-//! Whose `.crealeph` it is. A folder that came with a clone or an archive is data that somebody else wrote: a journal that
-//! says what to undo, a key to sign with, links that lead elsewhere. Only a folder that this user made here is used. It is
-//! known by a random id in it, which the user's own state has too, so that it may be moved and renamed.
+//! Whose `.crealeph` it is. A folder that came with a clone or an archive is data that someone else wrote: a journal that
+//! says what to undo, a key to sign with, links that lead elsewhere. Only a folder that this user created here is used. It is
+//! recognised by a random id in it, which is also in the user's own state, so that it may be moved and renamed.
 //!
 //! ```text
 //! .crealeph/id                                  the id, in hex
@@ -26,13 +26,13 @@ const ID_DIGITS: usize = 32;
 const WORKSPACES: &str = "workspaces";
 /// The mode bits by which others could write.
 const OTHERS_WRITE: u32 = 0o022;
-/// How many entries of a folder are looked at before it is adopted.
+/// How many entries of a folder are checked before it is adopted.
 const MAX_ENTRIES: usize = 10_000_000;
-/// How deep folders in it may lie.
+/// How deep its folders may be nested.
 const MAX_DEPTH: usize = 32;
-/// From how many records on those of folders that are gone are removed.
+/// From how many records on those of removed folders are deleted.
 const MANY_RECORDS: usize = 4_096;
-/// What commands open by name; none of it is ever a link.
+/// The files that commands open by name; none of them is ever a link.
 const OPENED: &[&str] = &[
     ".gitignore",
     "keys",
@@ -69,10 +69,10 @@ pub enum OwnershipError {
     Unknown {
         /// The folder.
         folder: PathBuf,
-        /// What it lies in.
+        /// The folder that contains it.
         workspace: PathBuf,
     },
-    /// It is somebody else's.
+    /// It belongs to another user.
     #[error(
         "`{}` belongs to user {owner}, and you are user {user}; run this as that user, or work in a clone of your own",
         .path.display()
@@ -82,10 +82,10 @@ pub enum OwnershipError {
         path: PathBuf,
         /// Its owner.
         owner: u32,
-        /// Who asks.
+        /// The current user.
         user: u32,
     },
-    /// The user's state directory is somebody else's.
+    /// The user's state directory belongs to another user.
     #[error(
         "your state directory `{}` belongs to user {owner}, and you are user {user}; with sudo use `sudo -H`, or set \
          XDG_STATE_HOME to a folder of your own",
@@ -96,7 +96,7 @@ pub enum OwnershipError {
         path: PathBuf,
         /// Its owner.
         owner: u32,
-        /// Who asks.
+        /// The current user.
         user: u32,
     },
     /// Others can write to it.
@@ -110,10 +110,10 @@ pub enum OwnershipError {
         /// Its mode.
         mode: u32,
     },
-    /// It is something that is never made there.
+    /// It is something that CreAleph never creates there.
     #[error("`{}` is {what}, which CreAleph never creates in `.crealeph`; remove it", .path.display())]
     Odd {
-        /// What it is the path of.
+        /// Its path.
         path: PathBuf,
         /// What it is.
         what: &'static str,
@@ -127,20 +127,20 @@ pub enum OwnershipError {
         /// The folder.
         folder: PathBuf,
     },
-    /// What git tracks cannot be known.
+    /// The tracked files cannot be known.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// It holds more than is looked at.
+    /// It has more entries than are checked.
     #[error("`{}` holds more than {MAX_ENTRIES} files, or folders more than {MAX_DEPTH} deep; move it away", .0.display())]
     TooLarge(PathBuf),
     /// Something cannot be read or written.
     #[error("cannot {action} `{}`; check its permissions", .path.display())]
     Io {
-        /// What was to be done.
+        /// The failed action.
         action: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -149,12 +149,12 @@ fn failed<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> Own
     move |source| OwnershipError::Io { action, path: path.to_owned(), source }
 }
 
-/// What is in a `.crealeph` that is about to be adopted.
+/// The content of a `.crealeph` that is about to be adopted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// How many files.
     pub files: u64,
-    /// How large they are together.
+    /// Their total size.
     pub bytes: u64,
     /// The folders of signing keys, relative to it.
     pub keys: Vec<String>,
@@ -164,17 +164,17 @@ pub struct Contents {
     pub has_ledger: bool,
 }
 
-/// The folders that this user made, as the user's own state knows them.
+/// The folders that this user created, as recorded in the user's own state.
 #[derive(Debug)]
 pub struct Registry {
     folder: PathBuf,
 }
 
 impl Registry {
-    /// The registry in the user's state directory, which is made if it is not there.
+    /// The registry in the user's state directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// When the directory is somebody else's, or others can write to it.
+    /// If the directory belongs to another user, or others can write to it.
     pub fn open(user_state: &Path) -> Result<Self, OwnershipError> {
         make_private_folder(user_state)?;
         let folder = user_state.join(WORKSPACES);
@@ -185,7 +185,7 @@ impl Registry {
     /// Checks the `.crealeph` of a folder; returns whether there is one.
     ///
     /// # Errors
-    /// When it is not this user's own.
+    /// If it is not this user's own.
     pub fn check(&self, workspace: &Path) -> Result<bool, OwnershipError> {
         let folder = workspace.join(CONTROL);
         let Some(Opened { opened, is_sealed }) = open_own(&folder)? else { return Ok(false) };
@@ -203,17 +203,17 @@ impl Registry {
         }
     }
 
-    /// The same, and makes one if there is none.
+    /// The same, and creates one if there is none.
     ///
     /// # Errors
-    /// When it is not this user's own, or cannot be made.
+    /// If it is not this user's own, or cannot be created.
     pub fn claim(&self, workspace: &Path) -> Result<(), OwnershipError> {
         let folder = workspace.join(CONTROL);
         let is_empty = fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none());
         if fs::symlink_metadata(&folder).is_ok() && !is_empty {
             return self.check(workspace).map(drop);
         }
-        // It appears whole, so that nobody finds it without its id.
+        // It appears complete, so that no one finds it without its id.
         let id = new_id(&folder)?;
         let new = workspace.join(format!("{CONTROL}.{id}"));
         DirBuilder::new().mode(0o700).create(&new).map_err(failed("make", &new))?;
@@ -235,10 +235,10 @@ impl Registry {
         self.check(workspace).map(drop)
     }
 
-    /// What the `.crealeph` of a folder holds, if all of it could be this user's: no link, nothing of another user's.
+    /// The content of a folder's `.crealeph`, if all of it could be this user's: no link, nothing of another user's.
     ///
     /// # Errors
-    /// When something in it could not.
+    /// If something in it could not.
     pub fn look(&self, workspace: &Path) -> Result<Option<Contents>, OwnershipError> {
         let folder = workspace.join(CONTROL);
         let Some(Opened { opened, is_sealed }) = open_own(&folder)? else { return Ok(None) };
@@ -250,10 +250,10 @@ impl Registry {
         Ok(Some(look.contents))
     }
 
-    /// Takes the `.crealeph` of a folder as this user's own from now on, under a new id.
+    /// Adopts the `.crealeph` of a folder as this user's own, under a new id.
     ///
     /// # Errors
-    /// When something in it is a link, another user's, or cannot be written.
+    /// If something in it is a link, another user's, or cannot be written.
     pub fn adopt(&self, workspace: &Path) -> Result<(), OwnershipError> {
         if self.look(workspace)?.is_none() {
             return Ok(());
@@ -270,10 +270,10 @@ impl Registry {
         fs::rename(&new, &path).map_err(failed("write", &path))
     }
 
-    /// Every folder that is known, by where it was last seen.
+    /// Every known folder, by where it was last seen.
     ///
     /// # Errors
-    /// When the registry cannot be read.
+    /// If the registry cannot be read.
     pub fn known(&self) -> Result<Vec<PathBuf>, OwnershipError> {
         let mut found: Vec<PathBuf> = self.records()?.into_iter().map(|(_, workspace)| workspace).collect();
         found.sort();
@@ -283,7 +283,7 @@ impl Registry {
     /// Forgets the `.crealeph` of a folder; returns whether it was known.
     ///
     /// # Errors
-    /// When the record cannot be removed.
+    /// If the record cannot be removed.
     pub fn forget(&self, workspace: &Path) -> Result<bool, OwnershipError> {
         let folder = workspace.join(CONTROL);
         let Some(Opened { opened, .. }) = open_own(&folder)? else { return Ok(false) };
@@ -296,12 +296,12 @@ impl Registry {
         }
     }
 
-    /// Whether an id is one that this user made, and where its folder is now.
+    /// Whether an id is one that this user created; updates where its folder is.
     fn knows(&self, id: &str, workspace: &Path) -> Result<bool, OwnershipError> {
         let path = self.folder.join(id);
         let Some(place) = read_own(&path)? else { return Ok(false) };
         if place != workspace.as_os_str().as_bytes() {
-            // It was moved; where it is now is only for `crealeph trust --list`.
+            // It was moved; its new place is only for `crealeph trust --list`.
             let _ = self.record(id, workspace);
         }
         Ok(true)
@@ -332,10 +332,10 @@ impl Registry {
     }
 }
 
-/// Makes a folder for this user alone, and refuses one that is not.
+/// Creates a folder for this user alone, and refuses one that is not.
 ///
 /// # Errors
-/// When it is a link or no folder, somebody else's, or others can write to it.
+/// If it is a link or not a folder, belongs to another user, or others can write to it.
 pub fn make_private_folder(folder: &Path) -> Result<(), OwnershipError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("make", folder))?;
     let metadata = fs::symlink_metadata(folder).map_err(failed("read", folder))?;
@@ -349,10 +349,10 @@ pub fn make_private_folder(folder: &Path) -> Result<(), OwnershipError> {
     })
 }
 
-/// Puts a file that only this user reads in place of what is there, whole or not at all.
+/// Replaces a file that only this user reads, completely or not at all.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), OwnershipError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -369,11 +369,11 @@ pub fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), OwnershipEr
 /// A `.crealeph` that is this user's own folder.
 struct Opened {
     opened: OwnedFd,
-    /// Others cannot enter it, so the modes of what is in it do not matter.
+    /// Others cannot enter it, so the modes of its entries do not matter.
     is_sealed: bool,
 }
 
-/// Opens a `.crealeph` that is this user's own folder; nothing if there is none.
+/// Opens a `.crealeph` that is this user's own folder; `None` if there is none.
 fn open_own(folder: &Path) -> Result<Option<Opened>, OwnershipError> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(folder, flags, Mode::empty()) {
@@ -405,7 +405,7 @@ fn own_by(owner: u32, mode: u32, path: &Path) -> Result<(), OwnershipError> {
     }
 }
 
-/// A file or folder of this user's with one name; anything else is refused.
+/// A file or folder of this user's without other hard links; anything else is refused.
 fn plain(stat: &Stat, path: &Path, is_sealed: bool) -> Result<(), OwnershipError> {
     let odd = |what| Err(OwnershipError::Odd { path: path.to_owned(), what });
     match FileType::from_raw_mode(stat.st_mode) {
@@ -426,7 +426,7 @@ fn stat_at(folder: impl AsFd, name: &str, shown: &Path) -> Result<Option<Stat>, 
     }
 }
 
-/// A look at everything in a folder.
+/// A check of everything in a folder.
 struct Look {
     is_sealed: bool,
     left: usize,
@@ -470,7 +470,7 @@ impl Look {
     }
 }
 
-/// The id in a `.crealeph`; nothing if there is no valid one.
+/// The id in a `.crealeph`; `None` if there is no valid one.
 fn read_id(opened: &OwnedFd, folder: &Path) -> Result<Option<String>, OwnershipError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::openat(opened, ID, flags, Mode::empty()) {
@@ -490,7 +490,7 @@ fn is_id(name: &OsStr) -> bool {
     digits.len() == ID_DIGITS && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// What a file of the user's state holds, if it is there and this user's own.
+/// The content of a file of the user's state, if it exists and is this user's own.
 fn read_own(path: &Path) -> Result<Option<Vec<u8>>, OwnershipError> {
     const MAX_BYTES: u64 = 8192;
     let no_follow = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
@@ -573,7 +573,7 @@ mod tests {
         let advice = format!("crealeph trust --state {}", workspace.display());
         assert!(why(registry.check(workspace)).contains(&advice));
         assert!(why(registry.claim(workspace).map(|()| true)).contains(&advice));
-        // An id of its own does not make it known.
+        // An id alone does not make it known.
         fs::write(control.join(ID), "0123456789abcdef0123456789abcdef\n").unwrap();
         assert!(why(registry.check(workspace)).contains(&advice));
         let contents = registry.look(workspace).unwrap().unwrap();
@@ -602,7 +602,7 @@ mod tests {
         symlink(&outside, control.join("objects/aa/bb")).unwrap();
         assert!(registry.look(workspace).unwrap_err().to_string().contains("objects/aa/bb` is a link"));
         fs::remove_file(control.join("objects/aa/bb")).unwrap();
-        // What a umask leaves to a group matters only if the group can enter.
+        // Permissions that a umask leaves to a group matter only if the group can enter.
         fs::write(control.join("name"), "x").unwrap();
         fs::set_permissions(control.join("name"), fs::Permissions::from_mode(0o664)).unwrap();
         assert!(registry.check(workspace).unwrap());

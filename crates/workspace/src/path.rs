@@ -1,5 +1,5 @@
-//! Paths in a workspace's state. Owns the one written form a path has; refuses what could mean another file, leave
-//! the workspace, or lie in `.git` or `.crealeph`, which belong to no state.
+//! Paths in a workspace's state. Owns the one written form of a path; refuses one that could mean another file, leave
+//! the workspace, or be in `.git` or `.crealeph`, which belong to no state.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub(crate) const GIT: &str = ".git";
 /// The folder this crate keeps its own files in.
 pub(crate) const CONTROL: &str = ".crealeph";
 
-/// The longest path in bytes: what one system call takes.
+/// The longest path in bytes: the limit of a system call.
 const MAX_PATH_BYTES: usize = 4095;
 
 /// A file's path relative to the workspace: names joined by `/`, none of them empty, `.` or `..`.
@@ -22,25 +22,25 @@ pub struct TreePath(WorkspacePath);
 /// Why a path cannot be in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
-    /// It is empty, absolute, or holds an empty, `.` or `..` name.
+    /// It is empty, absolute, or has an empty, `.` or `..` name.
     #[error("is not a plain relative path; name the file by its folders, joined by `/`")]
     NotPlain,
-    /// It is `.git` or `.crealeph`, or lies under one.
+    /// It is `.git` or `.crealeph`, or is inside one.
     #[error("is in `.git` or `.crealeph`, which are not part of a workspace's state")]
     Outside,
-    /// It is longer than the system takes.
+    /// It is longer than the system allows.
     #[error("is longer than 4095 bytes; shorten it")]
     TooLong,
-    /// It holds a NUL, or nothing but white space.
+    /// It has a NUL, or only white space.
     #[error("has a name that no receipt can contain (a NUL, or only white space); rename it")]
     Unspeakable,
 }
 
 impl TreePath {
-    /// Takes a path in its one written form.
+    /// Accepts a path in its one written form.
     ///
     /// # Errors
-    /// When the path is in another form, or lies in `.git` or `.crealeph`.
+    /// If the path is in another form, or is in `.git` or `.crealeph`.
     pub fn parse(path: &str) -> Result<Self, PathFault> {
         if path.len() > MAX_PATH_BYTES {
             return Err(PathFault::TooLong);
@@ -66,7 +66,7 @@ impl TreePath {
         &self.0
     }
 
-    /// The folder it lies in, empty for the workspace itself, and its name there.
+    /// Its folder, empty for the workspace itself, and its name there.
     pub(crate) fn split(&self) -> (&str, &str) {
         self.as_str().rsplit_once('/').unwrap_or(("", self.as_str()))
     }

@@ -1,4 +1,4 @@
-//! A folder, and what lies beneath it. Owns opening by relative path without ever following a symbolic link, so that
+//! A folder, and everything below it. Owns opening by relative path without ever following a symbolic link, so that
 //! nothing a link points to is read or written, even if a folder becomes a link meanwhile.
 
 use std::fs::File;
@@ -27,17 +27,17 @@ impl Root {
         Ok(Root { path, fd })
     }
 
-    /// Where it is, without links.
+    /// Its path, without links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of something beneath, for messages and for what this crate itself owns.
+    /// The path of an entry below, for messages and for this crate's own files.
     pub(crate) fn at(&self, relative: &str) -> PathBuf {
         if relative.is_empty() { self.path.clone() } else { self.path.join(relative) }
     }
 
-    /// Opens what is at a path beneath; any symbolic link on the way or at the end is an error (`ELOOP`).
+    /// Opens the entry at a path below; any symbolic link on the way or at the end is an error (`ELOOP`).
     pub(crate) fn open_beneath(&self, relative: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { "." } else { relative };
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -61,7 +61,7 @@ impl Root {
         Ok(rustix::fs::openat(from, name, flags, mode)?)
     }
 
-    /// Opens a folder beneath, the root itself for an empty path.
+    /// Opens a folder below, the root itself for an empty path.
     pub(crate) fn folder(&self, relative: &str) -> io::Result<OwnedFd> {
         self.open_beneath(relative, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
     }
@@ -71,7 +71,7 @@ impl Root {
         Ok(File::from(self.open_beneath(relative, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?))
     }
 
-    /// What is at a path beneath, or nothing: also where a folder on the way is gone or no folder.
+    /// The metadata of a path below, or `None`: also if a folder on the way is gone or not a folder.
     pub(crate) fn stat(&self, relative: &str) -> io::Result<Option<Stat>> {
         let (folder, name) = relative.rsplit_once('/').unwrap_or(("", relative));
         match self.folder(folder) {
@@ -82,7 +82,7 @@ impl Root {
     }
 }
 
-/// What is under a name in a folder, or nothing.
+/// The metadata of a name in a folder, or `None`.
 pub(crate) fn stat_in(folder: impl AsFd, name: &str) -> io::Result<Option<Stat>> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -91,18 +91,18 @@ pub(crate) fn stat_in(folder: impl AsFd, name: &str) -> io::Result<Option<Stat>>
     }
 }
 
-/// Whether an error says that a path leads nowhere: nothing there, or no folder on the way.
+/// Whether an error says that a path does not exist: nothing there, or not a folder on the way.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Whether an error says that something is there already.
+/// Whether an error says that something already exists.
 pub(crate) fn is_there(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::EXIST)
 }
 
-/// Creates the folders of a relative path beneath a root, as far as they are missing.
+/// Creates the missing folders of a relative path below a root.
 pub(crate) fn make_folders(root: &Root, relative: &str) -> io::Result<()> {
     let mut above = String::new();
     for name in relative.split('/').filter(|name| !name.is_empty()) {

@@ -1,7 +1,7 @@
-//! Which paths are ignored (R26). Owns reading ignore files into rules and asking them; refuses every source of rules
+//! Which paths are ignored (R26). Owns reading ignore files into rules and evaluating them; refuses every source of rules
 //! but the `.gitignore` files inside the workspace. A file that git tracks is never ignored.
 //!
-//! The rules of one scan are kept, so that they can be asked again later, when the files they came from have changed.
+//! The rules of one scan are kept, so that they can be evaluated again later, when the files they came from have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ pub(crate) const IGNORE_FILE: &str = ".gitignore";
 /// The rules of one ignore file and, through its parent, of those above it in the same repository.
 #[derive(Debug)]
 pub(crate) struct Level {
-    /// The ignore file, read when it is first asked.
+    /// The ignore file, read when it is first needed.
     matcher: OnceLock<Gitignore>,
     text: Box<[u8]>,
     /// A name for these rules and those above them.
@@ -32,7 +32,7 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// Reads an ignore file. A line that is no pattern matches nothing, as in git.
+    /// Reads an ignore file. A line that is not a pattern matches nothing, as in git.
     pub(crate) fn read(text: &[u8], folder: &str, parent: Option<Arc<Level>>) -> Arc<Level> {
         let mut named = parent.as_ref().map(|parent| parent.name.as_bytes().to_vec()).unwrap_or_default();
         named.extend_from_slice(folder.as_bytes());
@@ -54,7 +54,7 @@ impl Level {
         })
     }
 
-    /// What the nearest rule that matches says of this path alone, whatever holds for the folders above it.
+    /// The result of the nearest matching rule for this path alone, whatever applies to the folders above it.
     fn ignores(&self, path: &[u8], is_folder: bool) -> bool {
         let levels = std::iter::successors(Some(self), |level| level.parent.as_deref());
         for level in levels {
@@ -69,7 +69,7 @@ impl Level {
     }
 }
 
-/// What holds in one folder while the tree is walked.
+/// The rules that apply in one folder while the tree is walked.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     level: Option<Arc<Level>>,
@@ -78,7 +78,7 @@ pub(crate) struct Scope {
     only_tracked: bool,
 }
 
-/// What becomes of a path that is met while walking.
+/// The verdict on a path during a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IgnoreVerdict {
     /// It counts.
@@ -90,22 +90,22 @@ pub(crate) enum IgnoreVerdict {
 }
 
 impl Scope {
-    /// What holds at the workspace's root.
+    /// The rules at the workspace's root.
     pub(crate) fn outermost(tracked: Arc<Tracked>) -> Self {
         Scope { level: None, tracked, only_tracked: false }
     }
 
-    /// What holds inside a nested repository: its own rules and its own index, nothing from outside.
+    /// The rules inside a nested repository: its own rules and its own index, nothing from outside.
     pub(crate) fn repository(&self, tracked: Arc<Tracked>) -> Self {
         Scope { level: None, tracked, only_tracked: false }
     }
 
-    /// What holds below an ignore file.
+    /// The rules below an ignore file.
     pub(crate) fn with_rules(&self, text: &[u8], folder: &str) -> Self {
         Scope { level: Some(Level::read(text, folder, self.level.clone())), ..self.clone() }
     }
 
-    /// What holds in a folder that got this verdict.
+    /// The rules in a folder that got this verdict.
     pub(crate) fn below(&self, verdict: IgnoreVerdict) -> Self {
         Scope { only_tracked: verdict == IgnoreVerdict::OnlyTracked, ..self.clone() }
     }
@@ -115,12 +115,12 @@ impl Scope {
         self.tracked.holds(folder.as_bytes())
     }
 
-    /// Whether only what git tracks counts here.
+    /// Whether only tracked files count here.
     pub(crate) fn is_only_tracked(&self) -> bool {
         self.only_tracked
     }
 
-    /// A name for the ignore rules that hold here; `None` if there are no rules.
+    /// A name for the ignore rules that apply here; `None` if there are no rules.
     pub(crate) fn rules(&self) -> Option<Blake3> {
         self.level.as_ref().map(|level| level.name)
     }
@@ -144,12 +144,12 @@ impl Scope {
     }
 }
 
-/// Ignore files as they would be, if that differs from how they are.
+/// Hypothetical ignore files, where they differ from the current ones.
 #[derive(Debug, Default)]
 pub(crate) struct IgnoreFiles {
     /// Texts by folder, or none.
     pub(crate) texts: BTreeMap<String, Option<Box<[u8]>>>,
-    /// Paths that would be gone, with every ignore file under them that has no text above.
+    /// Paths that would be gone, with every ignore file below them that has no text above.
     pub(crate) gone: BTreeSet<String>,
 }
 
@@ -159,7 +159,7 @@ impl IgnoreFiles {
         self.texts.is_empty() && self.gone.is_empty()
     }
 
-    /// The ignore file a folder would have; nothing if it would be as it is.
+    /// The ignore file that a folder would have; `None` if it would be unchanged.
     pub(crate) fn text(&self, folder: &str) -> Option<Option<Box<[u8]>>> {
         let is_gone =
             || std::iter::once(folder).chain(folders_above(folder)).any(|path| self.gone.contains(path));
@@ -167,12 +167,12 @@ impl IgnoreFiles {
     }
 }
 
-/// What a folder adds to the rules.
+/// A folder's additions to the rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FolderRules {
     /// Its ignore file.
     pub(crate) text: Option<Box<[u8]>>,
-    /// What the repository tracks whose root it is.
+    /// The tracked files of the repository whose root it is.
     pub(crate) repository: Option<Arc<Tracked>>,
 }
 
@@ -188,7 +188,7 @@ impl Rules {
         Rules { outermost, folders }
     }
 
-    /// These rules, with ignore files in folders that were not there when they were read.
+    /// These rules, with ignore files in folders that did not exist when they were read.
     pub(crate) fn with_new_files(&self, files: &IgnoreFiles) -> Self {
         let mut folders = self.folders.clone();
         for (folder, text) in &files.texts {
@@ -204,7 +204,7 @@ impl Rules {
         self.folders.get(folder)?.text.as_deref()
     }
 
-    /// The folders with an ignore file that are this one or lie under it.
+    /// This folder and those below it, if they have an ignore file.
     pub(crate) fn texts_under<'r>(&'r self, folder: &str) -> impl Iterator<Item = &'r str> + use<'r> {
         let (own, inside) = (folder.to_owned(), format!("{folder}/"));
         let with_text = self.folders.iter().filter(|(_, rules)| rules.text.is_some());
@@ -216,7 +216,7 @@ impl Rules {
         self.judge(path, is_folder).is_none()
     }
 
-    /// Whether the ignore file of a folder is asked at all: not in one that is ignored.
+    /// Whether the ignore file of a folder applies at all: not in one that is ignored.
     pub(crate) fn asks(&self, folder: &str) -> bool {
         let scope = if folder.is_empty() {
             Some(self.outermost.clone())
@@ -226,7 +226,7 @@ impl Rules {
         scope.is_some_and(|scope| !self.enter(&scope, folder).is_only_tracked())
     }
 
-    /// What holds at a path that counts, as far as the folders above and its own verdict go.
+    /// The rules at a path that counts, as far as the folders above and its own verdict go.
     fn judge(&self, path: &[u8], is_folder: bool) -> Option<Scope> {
         let mut scope = self.enter(&self.outermost, "");
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -248,7 +248,7 @@ impl Rules {
         Some(scope)
     }
 
-    /// What holds in a folder, given what holds above it.
+    /// The rules in a folder, given those above it.
     fn enter(&self, above: &Scope, folder: &str) -> Scope {
         let Some(rules) = self.folders.get(folder) else { return above.clone() };
         let scope = match &rules.repository {

@@ -1,4 +1,4 @@
-//! Reading a workspace's state from its files (R26). Owns the bounds, and what a file or link is and why one is refused.
+//! Reading a workspace's state from its files (R26). Owns the limits, the types of files and links, and the reasons for refusals.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) const MAX_REFUSALS: usize = 100;
 const SET_ID_BITS: u32 = 0o6000;
 pub(crate) const OWNER_EXECUTES: u32 = 0o100;
 
-/// How much a workspace may hold.
+/// The limits of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanLimits {
     /// Files and links.
@@ -56,19 +56,19 @@ pub enum RefusalReason {
     /// A name or link target that is not UTF-8.
     #[error("has a name or link target that is not UTF-8; rename it or ignore it")]
     NotUtf8,
-    /// A path with more folders than a workspace may have within each other.
+    /// A path that is nested too deep.
     #[error("lies more than {0} folders deep, and the workspace could not be read again; move it up")]
     TooDeep(usize),
-    /// A path no receipt can hold.
+    /// A path that no receipt can contain.
     #[error("{0}")]
     Path(PathFault),
 }
 
-/// Something that cannot be part of a state.
+/// A path that cannot be part of a state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` {reason}")]
 pub struct Refusal {
-    /// Where it is; bytes that are no text are replaced.
+    /// Where it is; bytes that are not text are replaced.
     pub path: String,
     /// Why.
     pub reason: RefusalReason,
@@ -85,7 +85,7 @@ pub enum ScanError {
         /// Why.
         source: io::Error,
     },
-    /// The workspace holds what no state can.
+    /// The workspace contains files that no state can hold.
     #[error("the workspace holds what no state can: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),
     /// There is more than the limits allow.
@@ -93,7 +93,7 @@ pub enum ScanError {
         "`{path}` exceeds the limit of {limit} {what}; ignore built and downloaded files, or raise `{setting}`"
     )]
     TooMuch {
-        /// Where the limit was hit.
+        /// The path at which the limit was reached.
         path: String,
         /// What there is too much of.
         what: &'static str,
@@ -102,15 +102,15 @@ pub enum ScanError {
         /// The name of the limit.
         setting: &'static str,
     },
-    /// What git tracks cannot be known.
+    /// The tracked files cannot be known.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The tree changed under the reading.
+    /// The tree changed while it was read.
     #[error(transparent)]
     Changing(#[from] FileAndFolder),
 }
 
-/// What a scan did.
+/// The statistics of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Files and links in the state.
@@ -135,18 +135,18 @@ impl WorkspaceSnapshot {
         &self.state
     }
 
-    /// What reading it took.
+    /// The statistics of reading it.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Whether the rules this state was read by ignore a file.
+    /// Whether the rules by which this state was read ignore a file.
     pub fn ignores(&self, path: &TreePath) -> bool {
         self.rules.ignores(path.as_str().as_bytes(), false)
     }
 }
 
-/// Reads the state beneath a root, with some ignore files as they would be, knowing what the last scan saw.
+/// Reads the state below a root, with some hypothetical ignore files, using the last scan's cache.
 pub(crate) fn scan(
     root: &Root,
     limits: &ScanLimits,
@@ -202,7 +202,7 @@ impl Unread {
     }
 }
 
-/// What is at a path beneath a root now; nothing if no file or link is.
+/// The entry at a path below a root now; `None` if there is no file or link.
 pub(crate) fn unread_at(root: &Root, path: &str) -> Result<Result<Option<Unread>, RefusalReason>, ScanError> {
     let failed = |source| ScanError::Io { path: root.at(path), source };
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -227,7 +227,7 @@ fn unread_file(stat: &Stat) -> Unread {
     }
 }
 
-/// What is under a name in a folder, wherever a link there leads; nothing if it is neither file nor link, or one that
+/// The entry under a name in a folder, wherever a link there leads; `None` if it is neither file nor link, or one that
 /// no state can hold.
 pub(crate) fn unread_in(
     folder: &impl std::os::fd::AsFd,
@@ -245,7 +245,7 @@ pub(crate) fn unread_in(
     }
 }
 
-/// The file under a name in a folder, read whole; nothing if it is no file.
+/// The file under a name in a folder, read completely; `None` if it is not a file.
 pub(crate) fn file_at(folder: &impl std::os::fd::AsFd, name: &str) -> io::Result<Option<TreeNode>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
@@ -255,13 +255,13 @@ pub(crate) fn file_at(folder: &impl std::os::fd::AsFd, name: &str) -> io::Result
     Ok(Some(read_whole(&mut file, Deadline::NEVER)?.1))
 }
 
-/// The device that what is remembered is of; a workspace may hold others, whose clocks are not this one's.
+/// The device of cached entries; a workspace may contain others, whose clocks are not this one's.
 pub(crate) fn device(root: &Root) -> Result<u64, ScanError> {
     let stat = root.folder("").and_then(|folder| Ok(rustix::fs::fstat(&folder)?));
     stat.map(|stat| stat.st_dev).map_err(|source| ScanError::Io { path: root.at(""), source })
 }
 
-/// Whether a file system is known to renew a folder's times with every change of its names.
+/// Whether a file system is known to update a folder's times with every change of its names.
 pub(crate) fn renews_times(root: &Root) -> bool {
     const KNOWN: [u64; 8] = [
         0xef53,      // ext2, ext3, ext4
@@ -277,7 +277,7 @@ pub(crate) fn renews_times(root: &Root) -> bool {
     kind.is_some_and(|kind| u64::try_from(kind.f_type).is_ok_and(|kind| KNOWN.contains(&kind)))
 }
 
-/// An ignore file's text; one that is a link or no file has none, as in git.
+/// An ignore file's text; one that is a link or not a file has none, as in git.
 pub(crate) fn read_ignore_file(
     root: &Root,
     path: &str,
@@ -302,7 +302,7 @@ pub(crate) fn read_ignore_file(
     Ok(Some(text.into_boxed_slice()))
 }
 
-/// What is under a name.
+/// The entry under a name.
 pub(crate) enum Thing {
     File,
     Folder,

@@ -1,4 +1,4 @@
-//! Contents that a run left and that the store does not hold yet. Owns where they are found meanwhile: in the view itself, so
+//! Contents that a run left and that the store does not have yet. Owns where they are found meanwhile: in the view itself, so
 //! that nothing is copied for a change that does not land.
 
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use crate::rooted::Root;
 use crate::store::{Source, StoreError};
 use crate::workspace::Workspace;
 
-/// Contents by their digest, and where each lies beneath a root.
+/// Contents by their digest, and the path of each below a root.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) root: Root,
     pub(crate) paths: BTreeMap<Blake3, Box<str>>,
 }
 
-/// What was added to `.crealeph` for a change that may still fail to land.
+/// Files added to `.crealeph` for a change that may still fail to land.
 #[derive(Debug, Default)]
 pub struct Added {
     /// In the order in which they have to be removed again.
@@ -33,15 +33,15 @@ impl Added {
         self.paths.push(path);
     }
 
-    /// Adds what was added later.
+    /// Adds later files.
     pub fn extend(&mut self, later: Added) {
-        // A manifest goes before the contents that it names.
+        // A manifest is removed before the contents that it names.
         self.paths.splice(0..0, later.paths);
     }
 }
 
 impl Control {
-    /// Lets contents be found in the store as long as the value lives.
+    /// Makes contents available through the store as long as the value lives.
     pub(crate) fn stage(&self, staged: &Arc<Staged>) {
         let mut all = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.strong_count() > 0);
@@ -59,10 +59,10 @@ impl Control {
 }
 
 impl Workspace {
-    /// Puts the contents of a change into the store; durable when this returns. Tells what was not there before.
+    /// Puts the contents of a change into the store; durable when this returns. Returns what was added.
     ///
     /// # Errors
-    /// When a content cannot be read or stored, or is not what it was.
+    /// If a content cannot be read or stored, or has changed.
     pub fn keep_contents(&self, capsule: &Capsule) -> Result<Added, StoreError> {
         let store = self.store();
         let mut added = Added::default();
@@ -77,10 +77,10 @@ impl Workspace {
         Ok(added)
     }
 
-    /// Removes what was added for a change that did not land. Nobody may keep a state meanwhile.
+    /// Removes the files that were added for a change that did not land. No one may keep a state meanwhile.
     ///
     /// # Errors
-    /// When something cannot be removed; it is removed by the next cleaning.
+    /// If something cannot be removed; the next cleaning removes it.
     pub fn take_back(&self, added: Added) -> Result<(), ControlError> {
         for path in added.paths {
             match fs::remove_file(&path) {

@@ -1,4 +1,4 @@
-//! The state of a workspace and its hash (R26). Owns the definition of the state hash; refuses two things at one path.
+//! The state of a workspace and its hash (R26). Owns the definition of the state hash; refuses two entries at one path.
 //!
 //! # The state hash, version 1
 //!
@@ -55,7 +55,7 @@ impl fmt::Display for StateHash {
     }
 }
 
-/// Two things at one path: a file, and a folder with something in it.
+/// Two entries at one path: a file, and a folder with entries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is a file and a folder at once; it changed while it was read, try again")]
 pub struct FileAndFolder(pub String);
@@ -70,7 +70,7 @@ impl State {
     /// A state of these entries.
     ///
     /// # Errors
-    /// When a path is a file and a folder at once.
+    /// If a path is a file and a folder at once.
     pub fn new(entries: BTreeMap<TreePath, TreeNode>) -> Result<Self, FileAndFolder> {
         let all: Vec<_> = entries.iter().map(|(path, node)| (path.as_str(), Some(node))).collect();
         Ok(State { root: Arc::new(Folder::default()).with("", &all)? })
@@ -96,12 +96,12 @@ impl State {
         StateHash(self.root.digest())
     }
 
-    /// What is at a path.
+    /// The entry of a path.
     pub fn get(&self, path: &TreePath) -> Option<&TreeNode> {
         self.root.at(path.as_str())?.node()
     }
 
-    /// Whether a file or link is at a path, or a folder with something in it.
+    /// Whether a file or link is at a path, or a folder with entries.
     pub fn holds(&self, path: &str) -> bool {
         match self.root.at(path) {
             None => false,
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// The paths under a folder, sorted by their bytes.
+    /// The paths below a folder, sorted by their bytes.
     pub(crate) fn under(&self, folder: &str) -> BTreeSet<TreePath> {
         let mut paths = BTreeSet::new();
         if let Some(What::Folder(found)) = self.root.at(folder) {
@@ -119,7 +119,7 @@ impl State {
         paths
     }
 
-    /// All paths with what is there, sorted by the paths' bytes. Computed on every call.
+    /// All paths with their entries, sorted by the paths' bytes. Computed on every call.
     pub fn entries(&self) -> BTreeMap<TreePath, TreeNode> {
         let mut all = Vec::with_capacity(self.len());
         self.root.each("", &mut |path, node| all.push((path, node.clone())));
@@ -131,7 +131,7 @@ impl State {
         self.root.len()
     }
 
-    /// Whether there is nothing at all.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -164,7 +164,7 @@ mod tests {
         TreeNode::Symlink { target: target.into() }
     }
 
-    /// What the definition says, written down a second time and in another way: folder by folder from the top.
+    /// The definition, implemented a second time and in another way: folder by folder from the top.
     fn by_the_definition(entries: &[(&str, TreeNode)], folder: &str) -> Blake3 {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let mut lines = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! The content-addressed store: contents by their BLAKE3, each once. Owns that a content is durable before it has its
-//! name, and that what is read back is what was put; refuses to hand out anything else.
+//! The content-addressed store: contents by their BLAKE3, each once. Ensures that a content is durable before it has its
+//! name, and that it is read back unchanged; refuses to return anything else.
 //!
 //! A content may share its blocks with the file it came from if the file system can, but never the file itself, so
-//! nobody who writes to a workspace writes to its store. A content that the current commit of git has, byte by byte, is not
+//! no one who writes to a workspace writes to its store. A content that the current commit of git has, byte by byte, is not
 //! copied but referred to.
 
 use std::collections::BTreeMap;
@@ -23,16 +23,16 @@ use crate::rooted::Root;
 /// From this many contents on, the file system is synced once instead of each file.
 const SYNC_ALL_FROM: usize = 64;
 
-/// Why the store cannot take or give a content.
+/// Why the store cannot accept or return a content.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store's files cannot be read or written.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The content is not there.
+    /// The store does not have the content.
     #[error("the store does not hold `{0}`; it was never put there, or was removed")]
     Missing(Blake3),
-    /// The content is git's, and git has it no longer.
+    /// The content is git's, and git no longer has it.
     #[error("the content `{digest}` is git's `{}`, and the repository no longer has it; fetch it again", .blob.as_str())]
     LostByGit {
         /// Which.
@@ -40,7 +40,7 @@ pub enum StoreError {
         /// Git's name of it.
         blob: GitHash,
     },
-    /// Git cannot be asked for a content.
+    /// Git's objects cannot be read for a content.
     #[error("cannot read `{}` from git; check that `git cat-file` works in this repository", .blob.as_str())]
     Git {
         /// Git's name of it.
@@ -48,10 +48,10 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
-    /// The content is not what its name says.
+    /// The content does not match its name.
     #[error("the stored content `{0}` is damaged; restore `.crealeph` from a copy")]
     Damaged(Blake3),
-    /// The content is larger than the caller takes.
+    /// The content is larger than the caller allows.
     #[error("the stored content `{digest}` is larger than {max_bytes} bytes")]
     TooLarge {
         /// Which.
@@ -67,7 +67,7 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
-    /// A file to be kept is no longer what it was.
+    /// A file to be kept has changed.
     #[error("`{0}` changed before it could be kept; read the state again")]
     Changed(String),
 }
@@ -89,12 +89,12 @@ struct Written {
 pub(crate) struct Source<'s> {
     pub(crate) root: &'s Root,
     pub(crate) path: &'s str,
-    /// What it has to be, if that is known.
+    /// Its expected content, if that is known.
     pub(crate) expected: Option<Blake3>,
 }
 
 impl Source<'_> {
-    /// All names of its content; `None` if it is too large to be taken from git, or cannot be read.
+    /// All names of its content; `None` if it is too large to be read from git, or cannot be read.
     fn digests(&self) -> Option<ContentDigests> {
         let mut file = self.root.file(self.path).ok()?;
         let size_bytes = file.metadata().ok().filter(|data| data.len() <= MAX_BLOB_BYTES)?.len();
@@ -118,7 +118,7 @@ impl<'w> Store<'w> {
         Store { control }
     }
 
-    /// Whether a content is there, or referred to.
+    /// Whether the store has a content, or refers to it.
     pub fn contains(&self, digest: &Blake3) -> bool {
         self.has_copy(digest) || self.control.references().is_ok_and(|known| known.contains_key(digest))
     }
@@ -127,7 +127,7 @@ impl<'w> Store<'w> {
         fs::symlink_metadata(self.path(digest)).is_ok_and(|metadata| metadata.is_file())
     }
 
-    /// Takes out the files that are, byte by byte, what git's current commit has at their paths. Tells which blobs they are,
+    /// Removes the files that are, byte by byte, what git's current commit has at their paths. Returns which blobs they are,
     /// if that is not recorded yet.
     pub(crate) fn blobs_of(
         &self,
@@ -154,7 +154,7 @@ impl<'w> Store<'w> {
     /// Puts bytes; they are durable when this returns.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// If they cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Blake3, StoreError> {
         let digest = Blake3::of(bytes);
         if self.has_copy(&digest) {
@@ -167,10 +167,10 @@ impl<'w> Store<'w> {
         Ok(digest)
     }
 
-    /// Puts a content that is staged, or that git has, unless it is here already; durable when this returns.
+    /// Puts a content that is staged, or that git has, unless the store has it; durable when this returns.
     ///
     /// # Errors
-    /// When it cannot be found or written, or is longer than this.
+    /// If it cannot be found or written, or is longer than this.
     pub fn copy(&self, digest: &Blake3, size_bytes: u64) -> Result<(), StoreError> {
         match self.has_copy(digest) {
             true => Ok(()),
@@ -178,7 +178,7 @@ impl<'w> Store<'w> {
         }
     }
 
-    /// Puts files, in parallel; they are durable when this returns. Gives their digests and sizes in the same order.
+    /// Puts files, in parallel; they are durable when this returns. Returns their digests and sizes in the same order.
     pub(crate) fn put_files(&self, sources: &[Source<'_>]) -> Result<Vec<(Blake3, u64)>, StoreError> {
         let write = |source: &Source<'_>| self.write(source);
         let tried: Vec<Result<Written, StoreError>> = sources.into_par_iter().map(write).collect();
@@ -219,7 +219,7 @@ impl<'w> Store<'w> {
         }
     }
 
-    /// Makes what was written durable, then names it, then makes the names durable.
+    /// Makes new files durable, then names them, then makes the names durable.
     fn name_all(&self, written: Vec<Written>, count: usize) -> Result<(), StoreError> {
         let objects = self.control.objects();
         if count >= SYNC_ALL_FROM {
@@ -250,7 +250,7 @@ impl<'w> Store<'w> {
     /// A content's bytes, checked.
     ///
     /// # Errors
-    /// When it is not there, damaged, or larger than `max_bytes`.
+    /// If it is missing, damaged, or larger than `max_bytes`.
     pub fn read(&self, digest: &Blake3, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let too_large = || StoreError::TooLarge { digest: *digest, max_bytes };
         let bytes = match self.open(digest)? {
@@ -271,16 +271,16 @@ impl<'w> Store<'w> {
         }
     }
 
-    /// The same of a content that was copied or is staged; one that is git's is missing.
+    /// The same for a content that was copied or is staged; one that is git's is missing.
     pub(crate) fn read_copy(&self, digest: &Blake3, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let is_here = self.has_copy(digest) || self.control.staged(digest).is_some();
         if is_here { self.read(digest, max_bytes) } else { Err(StoreError::Missing(*digest)) }
     }
 
-    /// A content's digests under every name it has, checked.
+    /// A content's digests under every algorithm, checked.
     ///
     /// # Errors
-    /// When it is not there or damaged.
+    /// If it is missing or damaged.
     pub fn digests(&self, digest: &Blake3) -> Result<ContentDigests, StoreError> {
         let digests = match self.open(digest)? {
             Content::FromGit(bytes) => ContentDigests::of(&bytes),
@@ -298,7 +298,7 @@ impl<'w> Store<'w> {
         if digests.blake3 == *digest { Ok(digests) } else { Err(StoreError::Damaged(*digest)) }
     }
 
-    /// Copies a content into an empty file open for reading and writing; what arrived is checked.
+    /// Copies a content into an empty file open for reading and writing, and checks the copy.
     pub(crate) fn copy_to(&self, digest: &Blake3, mut to: &File, at: &Path) -> Result<(), StoreError> {
         let copied = match self.open(digest)? {
             Content::FromGit(bytes) => {

@@ -1,7 +1,7 @@
-//! Folders as a state holds them: names with what is there, and the folder's digest (R26). Folders are shared, between
-//! states and with the cache: a change makes new ones only on the way to what it changes.
+//! Folders as a state has them: names with their entries, and the folder's digest (R26). Folders are shared, between
+//! states and with the cache: a change creates new ones only on the path to what it changes.
 //!
-//! Beside what is part of the state, a folder that was read from files records what shows that it is still the same.
+//! In addition to its part of the state, a folder that was read from files records the facts that show that it is unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::state::FileAndFolder;
 
 const HEADER: &[u8] = b"crealeph-tree-v1\n";
 
-/// A folder. One without a file beneath may be here, but is no part of a state.
+/// A folder. One without a file below may be here, but is not part of a state.
 #[derive(Debug)]
 pub(crate) struct Folder {
     digest: Blake3,
@@ -35,16 +35,16 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// A file or link and, if it may be believed later, what says that it is still the same.
+    /// A file or link and, if it may be cached, the facts that show that it is unchanged.
     TreeNode(TreeNode, Option<Identity>),
     Folder(Arc<Folder>),
 }
 
-/// What says that a folder holds the same names, and that all of them count.
+/// The facts that show that a folder has the same names, and that all of them count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) identity: Identity,
-    /// The ignore rules that all its names were judged by.
+    /// The ignore rules by which all its names were judged.
     pub(crate) rules: Option<Blake3>,
 }
 
@@ -71,7 +71,7 @@ impl Folder {
         Folder { digest: Blake3::of(&bytes), len, entries, listed }
     }
 
-    /// A folder as it is in the cache.
+    /// A folder from the cache.
     pub(crate) fn known(digest: Blake3, entries: Vec<Entry>, listed: Option<Listed>) -> Self {
         let len = entries.iter().map(|entry| entry.what.len()).sum();
         Folder { digest, len, entries, listed }
@@ -93,13 +93,13 @@ impl Folder {
         self.listed.as_ref()
     }
 
-    /// What is under a name.
+    /// The entry under a name.
     pub(crate) fn get(&self, name: &str) -> Option<&What> {
         let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
         self.entries.get(at).map(|entry| &entry.what)
     }
 
-    /// What is at a path beneath.
+    /// The entry at a path below.
     pub(crate) fn at(&self, path: &str) -> Option<&What> {
         match path.split_once('/') {
             None => self.get(path),
@@ -107,7 +107,7 @@ impl Folder {
         }
     }
 
-    /// Hands over every file and link with its path; `prefix` is the folder's own.
+    /// Passes on every file and link with its path; `prefix` is the folder's own.
     pub(crate) fn each<'f>(&'f self, prefix: &str, take: &mut impl FnMut(TreePath, &'f TreeNode)) {
         for entry in &self.entries {
             let path = join(prefix, &entry.name);
@@ -119,7 +119,7 @@ impl Folder {
         }
     }
 
-    /// This folder with other things at some paths beneath; of two for one path the later counts.
+    /// This folder with other entries at some paths below; of two for one path the later counts.
     pub(crate) fn with(
         self: &Arc<Self>,
         prefix: &str,
@@ -201,7 +201,7 @@ impl Default for Folder {
     }
 }
 
-/// What is other under one name of a folder.
+/// The difference under one name of a folder.
 #[derive(Default)]
 struct Changed<'c> {
     itself: Option<Option<&'c TreeNode>>,

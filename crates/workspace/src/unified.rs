@@ -1,5 +1,5 @@
 //! A change as people read it: the unified form that `git diff` prints, by the algorithm of the deltas. Owns the text and
-//! its bound; a person reads it, nothing is judged by it.
+//! its limit; it is for people, nothing is judged by it.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::delta::DeltaError;
 use crate::node::TreeNode;
 use crate::workspace::Workspace;
 
-/// How many lines stand before and after a change.
+/// How many lines of context a change has.
 const CONTEXT_LINES: u32 = 3;
 /// How many files that were left out are named.
 const MAX_NAMED: usize = 1000;
@@ -23,7 +23,7 @@ impl Workspace {
     /// store or, before, still in the workspace.
     ///
     /// # Errors
-    /// When a content cannot be read, or the deadline passed.
+    /// If a content cannot be read, or the deadline passed.
     pub fn unified(
         &self,
         changes: &[Change],
@@ -64,7 +64,7 @@ impl Workspace {
             (Some(old), Some(new)) if old != new => drop(writeln!(out, "old mode {old}\nnew mode {new}")),
             _ => {}
         }
-        // All of a file that is new or gone would be shown.
+        // All of a file that is new or deleted would be shown.
         if let (None, Some(TreeNode::File { size_bytes, .. }))
         | (Some(TreeNode::File { size_bytes, .. }), None) = (&change.before, &change.after)
             && *size_bytes > max_bytes as u64
@@ -95,7 +95,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// One side as text: nothing there is an empty text, a link is its target; `None` if it is no text.
+    /// One side as text: a missing entry is an empty text, a link is its target; `None` if it is not text.
     fn side(&self, change: &Change, node: Option<&TreeNode>) -> Result<Option<String>, DeltaError> {
         match node {
             None => Ok(Some(String::new())),
@@ -121,7 +121,7 @@ fn write_hunks(before: &str, after: &str, out: &mut String) {
     while let Some(first) = hunks.next() {
         let mut end = first.before.end;
         let mut group = vec![first];
-        // Changes whose context would touch are shown as one.
+        // Changes whose contexts would touch are shown as one.
         while let Some(next) = hunks.next_if(|next| next.before.start - end <= 2 * CONTEXT_LINES) {
             end = next.before.end;
             group.push(next);

@@ -1,6 +1,6 @@
-//! The walk through a workspace's folders (R26). Owns which names count, what is refused, and what is taken over from the
-//! last scan: a folder whose names, and every file in it, are as they were is handed on whole, at the price of a stat each.
-//! Follows no link, and reads nothing that is ignored.
+//! The walk through a workspace's folders (R26). Owns which names count, what is refused, and what is reused from the
+//! last scan: a folder whose names and files are all unchanged is reused as a whole, at the cost of a stat each.
+//! Follows no link, and reads no ignored file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,12 +29,12 @@ use crate::scan::{
 };
 use crate::tree::{Entry, Folder, Listed, What};
 
-/// How often a file is read again when it changes under the reading.
+/// How often a file is read again if it changes while it is read.
 const READ_TRIES: usize = 3;
-/// How many files of one folder are looked at before another core takes its part.
+/// How many files of one folder are read before another core takes its part.
 const FILES_AT_ONCE: usize = 512;
 
-/// Reserved for each thread, not used up: a thread that waits for a folder below takes up others meanwhile, on top.
+/// Reserved for each thread, not used up: a thread that waits for a folder below works on others meanwhile, on top.
 const STACK_BYTES: usize = 64 << 20;
 /// The threads that walk; the deepest workspace takes more stack than threads have by default.
 static POOL: LazyLock<Result<ThreadPool, ThreadPoolBuildError>> =
@@ -45,15 +45,15 @@ pub(crate) struct Walk<'a> {
     pub(crate) limits: &'a ScanLimits,
     pub(crate) ignore_files: &'a IgnoreFiles,
     pub(crate) cache: Option<&'a Cache>,
-    /// The device of the root; what lies on others, whose clocks are not this one's, is not remembered.
+    /// The device of the root; entries on others, whose clocks are not this one's, are not cached.
     pub(crate) device: u64,
-    /// Whether this file system renews a folder's times with every change of its names.
+    /// Whether this file system updates a folder's times with every change of its names.
     pub(crate) trusts_names: bool,
     pub(crate) deadline: Deadline<'a>,
     pub(crate) found: WalkFindings,
 }
 
-/// What was met on the way, beside the folders themselves.
+/// What was found on the way, besides the folders themselves.
 #[derive(Default)]
 pub(crate) struct WalkFindings {
     pub(crate) files: AtomicUsize,
@@ -89,12 +89,12 @@ impl Walk<'_> {
         let walk = || Ok(self.folder("", outermost, 0, known)?.unwrap_or_default());
         match &*POOL {
             Ok(pool) => pool.install(walk),
-            // Fewer threads, or none, can be had: as deep as the stacks that are there reach.
+            // Fewer threads, or none, are available: as deep as the existing stacks allow.
             Err(_) => walk(),
         }
     }
 
-    /// Reads a folder; those below it are read in parallel, each opened on its own, so few are open at once. Nothing where
+    /// Reads a folder; those below it are read in parallel, each opened on its own, so few are open at once. `None` if
     /// the folder is gone.
     fn folder(
         &self,
@@ -121,8 +121,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The folder as the cache knows it and what holds in it, if it still has the same names, all of them still count, and
-    /// every file in it is what it was.
+    /// The folder in the cache and the rules in it, if it still has the same names, all of them still count, and
+    /// every file in it is unchanged.
     fn as_known(&self, place: &VisitedFolder<'_>) -> Result<Option<(Arc<Folder>, Scope)>, ScanError> {
         let (Some(cache), Some(known)) = (self.cache, place.known) else { return Ok(None) };
         let now = Identity::of(&place.stat);
@@ -252,7 +252,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a folder whose names were read is what the cache knows, so that nothing more could be remembered of it.
+    /// Whether a folder whose names were read matches the cache, so that there is nothing more to cache.
     fn is_as_known(&self, known: &Folder, entries: &[Entry], listed: Option<&Listed>) -> bool {
         let Some(cache) = self.cache else { return false };
         let is_same = |(then, now): (&Entry, &Entry)| {
@@ -274,7 +274,7 @@ impl Walk<'_> {
         is_listed_alike && known.len() == entries.len() && known.iter().zip(entries).all(is_same)
     }
 
-    /// A file or link, from the cache or read; nothing if it is gone or was refused.
+    /// A file or link, from the cache or read; `None` if it is gone or was refused.
     fn node(
         &self,
         place: &VisitedFolder<'_>,
@@ -325,7 +325,7 @@ impl Walk<'_> {
             return Ok(None);
         }
         let (mut node, mut identity) = (None, None);
-        // If it keeps changing, what was read last is what it was at some time; it is just not remembered.
+        // If it keeps changing, the last content read was its content at some time; it is just not cached.
         for _ in 0..READ_TRIES {
             let (before, read, after) = read_whole(&mut file, self.deadline).map_err(failed)?;
             node = Some(read);
@@ -341,7 +341,7 @@ impl Walk<'_> {
         Ok(node.map(|node| What::TreeNode(node, identity.filter(|_| is_here))))
     }
 
-    /// What holds inside a folder: a nested repository starts afresh, an ignore file adds to what is above.
+    /// The rules inside a folder: a nested repository has only its own, an ignore file adds to those above.
     fn enter(
         &self,
         place: &VisitedFolder<'_>,
@@ -372,7 +372,7 @@ impl Walk<'_> {
         let mut all = self.found.rules.lock().unwrap_or_else(PoisonError::into_inner);
         match rules.text.is_some() || rules.repository.is_some() {
             true => drop(all.insert((*path).to_owned(), rules)),
-            // A folder that changed since it was taken for the known one is entered twice.
+            // A folder that changed since it was found in the cache is entered twice.
             false => drop(all.remove(*path)),
         }
         Ok(scope)

@@ -17,7 +17,7 @@ pub struct Workspace {
     pub(crate) root: Root,
     pub(crate) control: Control,
     pub(crate) limits: ScanLimits,
-    /// What the last scan of this process saw.
+    /// The result of this process's last scan.
     last: Mutex<Option<Arc<Cache>>>,
 }
 
@@ -52,40 +52,40 @@ pub enum SnapshotError {
 }
 
 impl Workspace {
-    /// Opens a workspace with the default limits; its `.crealeph` is made if it is not there.
+    /// Opens a workspace with the default limits; creates its `.crealeph` if it does not exist.
     ///
     /// # Errors
-    /// When the folder cannot be opened, or its `.crealeph` not be used.
+    /// If the folder cannot be opened, or its `.crealeph` cannot be used.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Workspace::open_with(path, ScanLimits::default())
     }
 
-    /// Opens a workspace with limits of its own.
+    /// Opens a workspace with other limits.
     ///
     /// # Errors
-    /// When the folder cannot be opened, or its `.crealeph` not be used.
+    /// If the folder cannot be opened, or its `.crealeph` cannot be used.
     pub fn open_with(path: &Path, limits: ScanLimits) -> Result<Self, OpenError> {
         let root = Root::open(path).map_err(|source| OpenError::Root { path: path.to_owned(), source })?;
         let control = Control::open(root.path())?;
         Ok(Workspace { root, control, limits, last: Mutex::default() })
     }
 
-    /// The same workspace, whose store refers to git's objects if git has a content already.
+    /// The same workspace, whose store refers to git's objects for contents that git already has.
     #[must_use]
     pub fn with_git(mut self, git: GitObjects) -> Self {
         self.control.git = Some(git);
         self
     }
 
-    /// Where it is, without links.
+    /// Its path, without links.
     pub fn path(&self) -> &Path {
         self.root.path()
     }
 
-    /// Reads the state. Nothing is published meanwhile; what people change meanwhile may be in it or not.
+    /// Reads the state. Nothing is published meanwhile; concurrent edits by others may be in it or not.
     ///
     /// # Errors
-    /// When something cannot be read, cannot be part of a state, or goes past a limit.
+    /// If something cannot be read, cannot be part of a state, or exceeds a limit.
     pub fn snapshot(&self) -> Result<WorkspaceSnapshot, SnapshotError> {
         let lock = self.control.lock_to_read()?;
         if let Some(publish) = self.unsettled(&lock)? {
@@ -100,7 +100,7 @@ impl Workspace {
         ignore_files: &IgnoreFiles,
         deadline: Deadline<'_>,
     ) -> Result<WorkspaceSnapshot, ScanError> {
-        // Started before anything is looked at. That it cannot be written is no reason not to read.
+        // Started before anything is read. A cache that cannot be written is no reason not to read.
         let writer = CacheWriter::start(self.control.cache(), self.control.temporary()).ok();
         let device = scan::device(&self.root)?;
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();

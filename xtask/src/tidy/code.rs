@@ -1,4 +1,4 @@
-//! Rules about Rust code wherever it stands, tests included.
+//! Rules about all Rust code, including tests.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::Violation;
 use super::repository::{Repository, file_name};
 use super::rust_source::{self, RustFile};
 
-/// The one folder whose crate may hold `unsafe`, because Linux isolation cannot be set up without it.
+/// The one folder whose crate may contain `unsafe`, because Linux isolation cannot be set up without it.
 const UNSAFE_FOLDER: &str = "crates/sandbox/";
 
 /// The files of the product that start programs. Each is a row of "Programs that CreAleph starts" in docs/threat-model.md, with
@@ -115,7 +115,7 @@ pub(super) fn unsafe_code(repository: &Repository<'_>) -> Vec<Violation> {
     violations
 }
 
-/// Everything that reaches a terminal from the command goes through this file, which escapes it.
+/// All terminal output of the command goes through this file, which escapes it.
 const OUTPUT_FILE: &str = "crates/cli/src/output.rs";
 const COMMAND_FOLDER: &str = "crates/cli/src/";
 

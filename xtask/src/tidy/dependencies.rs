@@ -1,7 +1,7 @@
-//! Rules about what the workspace is built from, as `cargo metadata` resolves it for Linux: licences, sources, and packages that
-//! are there in more than one version.
+//! Rules about the workspace's dependencies, as `cargo metadata` resolves them for Linux: licences, sources, and packages in
+//! more than one version.
 //!
-//! The lists below say what is accepted and why. What they name and is no longer there has to go too.
+//! The lists below say what is accepted and why. Entries for packages that are no longer used must be removed too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::repository::Repository;
 use crate::failure::{Failure, Outcome};
 use crate::process;
 
-/// Violations stand here: the versions are chosen in this file.
+/// Violations are reported here: the versions are chosen in this file.
 const LOCK: &str = "Cargo.lock";
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Licences that ask no more than to be named, by their SPDX ids.
+/// Licences that only require attribution, by their SPDX ids.
 const LICENCES: &[&str] = &[
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -32,7 +32,7 @@ const LICENCES: &[&str] = &[
     "Zlib",
 ];
 
-/// Packages that are there in more than one version, each with the packages that hold the older one back.
+/// Packages in more than one version, each with the packages that hold the older one back.
 const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "ureq moved to 0.23 before postgres-protocol and boon"),
     ("bitflags", "defmt, which jiff and faster-hex bring, is on 1"),
@@ -56,7 +56,7 @@ pub(super) struct ResolvedPackage {
     pub(super) licence: Option<String>,
 }
 
-/// What `cargo metadata` says of the workspace; the product is for Linux alone.
+/// The `cargo metadata` of the workspace; the product is for Linux only.
 pub(super) fn metadata(root: &Path) -> Outcome<Vec<u8>> {
     let platform = "--filter-platform=x86_64-unknown-linux-gnu";
     let arguments = ["metadata", "--format-version=1", "--locked", platform];
@@ -144,7 +144,7 @@ fn is_accepted(expression: &str) -> bool {
     accepted && rest.is_empty()
 }
 
-/// `a OR b`: the weakest bond.
+/// `a OR b`: the weakest binding.
 fn any_of<'w>(words: &'w [&'w str]) -> (bool, &'w [&'w str]) {
     let (mut accepted, mut rest) = all_of(words);
     while let [first, after @ ..] = rest
@@ -188,7 +188,7 @@ mod tests {
     use super::super::repository::Files;
     use super::*;
 
-    /// What a check says of one package of the graph, beside one of our own.
+    /// The result of a check for one package of the graph, in addition to one of our own.
     fn said(
         run: fn(&Repository<'_>) -> Vec<Violation>,
         packages: &[(&str, &str, Value, Value)],

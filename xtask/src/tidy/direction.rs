@@ -1,7 +1,7 @@
 //! Which crate may depend on which, as the table in ARCHITECTURE.md says.
 //!
 //! The table is read, not copied, so the document cannot say one thing and the check another. Development
-//! dependencies are held to it too: a test that needs more belongs to the crate that may know both.
+//! dependencies are checked too: a test that needs more belongs to the crate that may know both.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ mod tests {
     const ARCHITECTURE: &str = "# A\n\n## Who may depend on whom\n\n| crate | may depend on |\n|---|---|\n\
         | `contracts` | nothing |\n| `decision` | `contracts` |\n| `cli` | anything |\n\n## Next\n\n| `other` | anything |\n";
 
-    /// What is said of one crate with these lines after its `[package]` table.
+    /// The result for one crate with these lines after its `[package]` table.
     fn said(name: &str, rest: &str, architecture: &str) -> Vec<String> {
         let manifest = format!("[package]\nname = \"crealeph-{name}\"\n{rest}");
         let path = format!("crates/{name}/Cargo.toml");

@@ -1,4 +1,4 @@
-//! Rules about documents: links lead somewhere, and readings that are named exist.
+//! Rules about documents: links lead somewhere, and named readings exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,7 +97,7 @@ fn without_code(line: &str) -> String {
     prose
 }
 
-/// What the links, images and link definitions of a line lead to.
+/// The targets of the links, images and link definitions of a line.
 fn targets(line: &str) -> Vec<String> {
     let inline = line.split("](").skip(1).map(|rest| {
         let mut depth = 1_usize;
@@ -148,7 +148,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 fn slug(heading: &str) -> String {
-    // Of a link only its text counts.
+    // Only the text of a link counts.
     let mut parts = heading.split("](");
     let mut text = parts.next().unwrap_or_default().to_owned();
     text.extend(parts.map(|part| part.split_once(')').map_or("", |(_, after)| after)));

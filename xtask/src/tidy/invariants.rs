@@ -1,7 +1,7 @@
 //! The invariants of ARCHITECTURE.md and the tests that hold them: each invariant names its tests, and each test that says it
 //! holds an invariant is named there.
 //!
-//! A test says it by a comment above its function, `// holds: invariant 7`, or, a case that is a script, by a line
+//! A test says it by a comment above its function, `// holds: invariant 7`, or, if the case is a script, by a line
 //! `# holds: invariant 7`. The document names a test as an item under the invariant: `` - `path`: `function`, `function` `` or,
 //! for a script, `` - `path` ``.
 

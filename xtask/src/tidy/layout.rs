@@ -1,4 +1,4 @@
-//! Rules about files as such: how they open, how long they are, what they are called, what no file may name.
+//! Rules about files: how they open, how long they are, their names, and paths that no file may contain.
 
 use super::Violation;
 use super::repository::Repository;
@@ -6,7 +6,7 @@ use super::repository::Repository;
 const PRODUCT_LINES: usize = 800;
 const TEST_LINES: usize = 900;
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 const EMPTY_NAMES: &[&str] = &["core", "common", "util", "utils", "helper", "helpers", "manager", "managers"];
 
 /// Top folders of single machines; a file that names one works nowhere else.
@@ -78,7 +78,7 @@ pub(super) fn machine_paths(repository: &Repository<'_>) -> Vec<Violation> {
     violations
 }
 
-/// Whether the line holds `folder` as the start of an absolute path, not inside a longer one.
+/// Whether the line contains `folder` as the start of an absolute path, not inside a longer one.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line.get(..at).and_then(|before| before.chars().next_back());

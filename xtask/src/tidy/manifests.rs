@@ -3,7 +3,7 @@
 use super::Violation;
 use super::repository::{Dependency, Manifest, Repository};
 
-/// Needs lints of its own: the workspace forbids `unsafe`, and forbidding cannot be taken back.
+/// Needs lints of its own: the workspace forbids `unsafe`, and a forbidden lint cannot be allowed again.
 const OWN_LINTS: &str = "crates/sandbox/Cargo.toml";
 
 /// The benchmarks are a workspace of their own.
@@ -49,7 +49,7 @@ fn foreign_source(
     })
 }
 
-/// Whether `cargo xtask bench` can build with its lock file: what the crates depend on is in there too.
+/// Whether `cargo xtask bench` can build with its lock file: it must also lock the crates' dependencies.
 pub(super) fn benchmark_lock(repository: &Repository<'_>) -> Vec<Violation> {
     let Some(text) = repository.text(BENCHMARK_LOCK) else { return Vec::new() };
     let Ok(lock) = text.parse::<toml::Table>() else {
@@ -64,7 +64,7 @@ pub(super) fn benchmark_lock(repository: &Repository<'_>) -> Vec<Violation> {
         };
         let Some(package) = packages.iter().find(named) else { continue };
         let locked = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
-        // A package in two versions has its version behind its name.
+        // A package in two versions has its version after its name.
         let locked: Vec<&str> = locked.filter_map(|name| name.as_str()?.split(' ').next()).collect();
         for dependency in member.dependencies() {
             if !dependency.development && !locked.contains(&dependency.name) {
@@ -80,7 +80,7 @@ pub(super) fn benchmark_lock(repository: &Repository<'_>) -> Vec<Violation> {
     violations
 }
 
-/// The path `relative` to `folder`, from the root; none when it leaves the repository.
+/// The path `relative` to `folder`, from the root; `None` if it leaves the repository.
 pub(super) fn resolve(folder: &str, relative: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     if relative.starts_with('/') {
@@ -128,7 +128,7 @@ mod tests {
     use super::super::tests::findings;
     use super::*;
 
-    /// What a check says of a workspace with these lines in `crates/a/Cargo.toml`.
+    /// The result of a check for a workspace with these lines in `crates/a/Cargo.toml`.
     fn said(run: fn(&Repository<'_>) -> Vec<Violation>, text: &str) -> Vec<String> {
         let files = [
             ("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\n"),

@@ -1,7 +1,7 @@
 //! The crates that decide are pure: same input, same bytes, on any machine.
 //!
-//! Only what ships is judged; tests may read files. The list names what would let the world in through
-//! the standard library or through a dependency; the compiler cannot refuse these, so this file does.
+//! Only product code is judged; tests may read files. The list names the side effects that are possible through
+//! the standard library or a dependency; the compiler cannot refuse these, so this file does.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::rust_source::{Import, Token, imports, lines};
 const PURE_FOLDERS: &[&str] = &["crates/contracts/", "crates/decision/"];
 const DECISION_FOLDER: &str = "crates/decision/";
 
-/// Pieces of code, and what each brings in.
+/// Pieces of code, and the side effect of each.
 const IMPURE: &[(&str, &str)] = &[
     ("std::fs", "reads files"),
     ("std::net", "reaches the network"),
@@ -33,7 +33,7 @@ const IMPURE: &[(&str, &str)] = &[
     ("rand::", "is random"),
 ];
 
-/// Dependencies that bring the same in.
+/// Dependencies with the same side effects.
 const IMPURE_CRATES: &[&str] =
     &["async-std", "chrono", "fastrand", "futures", "getrandom", "mio", "rand", "reqwest", "smol", "tokio"];
 

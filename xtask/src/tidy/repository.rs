@@ -1,4 +1,4 @@
-//! The files tidy judges, read once and parsed once.
+//! The files that tidy judges, read once and parsed once.
 //!
 //! [`Files`] is what git calls the project: tracked files and new ones that are not ignored.
 //! [`Repository`] borrows from it the views the checks need: text, Rust tokens, manifests.
@@ -18,7 +18,7 @@ use crate::temporary::TemporaryFolder;
 pub(super) struct Files {
     /// The bytes of every file by its path from the root, with `/` between folders.
     files: BTreeMap<String, Vec<u8>>,
-    /// What `cargo metadata` says of the workspace, if it was asked.
+    /// The `cargo metadata` of the workspace, if it was read.
     metadata: Option<Vec<u8>>,
 }
 
@@ -28,7 +28,7 @@ impl Files {
         for path in listed(root)?.split(|byte| *byte == 0) {
             let path = String::from_utf8_lossy(path).into_owned();
             let full = root.join(&path);
-            // Deleted but not yet committed, a symlink or a submodule: no text of ours.
+            // Deleted but not yet committed, a symlink or a submodule: not a text of ours.
             if !path.is_empty() && fs::symlink_metadata(&full).is_ok_and(|file| file.is_file()) {
                 files.insert(path, fs::read(&full).map_err(Failure::file("read", &full))?);
             }
@@ -42,7 +42,7 @@ impl Files {
         Files { files: files.collect(), metadata: None }
     }
 
-    /// With what `cargo metadata` says of the workspace.
+    /// With the `cargo metadata` of the workspace.
     pub(super) fn with_metadata(self, metadata: Vec<u8>) -> Files {
         Files { metadata: Some(metadata), ..self }
     }
@@ -75,13 +75,13 @@ fn git(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 pub(super) struct Repository<'a> {
-    /// Every path, whatever the file holds.
+    /// Every path, whatever the file contains.
     pub(super) paths: Vec<&'a str>,
     /// Every file that is UTF-8.
     pub(super) texts: Vec<Text<'a>>,
     pub(super) rust: Vec<RustFile<'a>>,
     pub(super) manifests: Vec<Manifest<'a>>,
-    /// Everything the workspace is built from.
+    /// All dependencies of the workspace.
     pub(super) packages: Vec<ResolvedPackage>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Manifest<'a> {
         Ok(Manifest { path, table: manifest::parse(text, path)?, text })
     }
 
-    /// The folder the manifest lies in, empty for the root.
+    /// The folder of the manifest, empty for the root.
     pub(super) fn folder(&self) -> &'a str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
@@ -168,7 +168,7 @@ impl<'a> Manifest<'a> {
         self.table.get("package").and_then(|package| package.get("name")?.as_str()).unwrap_or_default()
     }
 
-    /// Every dependency, those of single targets too.
+    /// Every dependency, including those of single targets.
     pub(super) fn dependencies(&self) -> Vec<Dependency<'_>> {
         let targets = self.table.get("target").and_then(toml::Value::as_table).into_iter().flatten();
         let targets = targets.filter_map(|(_, target)| target.as_table());
@@ -183,7 +183,7 @@ impl<'a> Manifest<'a> {
         found
     }
 
-    /// The line that names a key, as `key = …`, `key.workspace = …` or `[….key]`; 1 when there is none.
+    /// The line that names a key, as `key = …`, `key.workspace = …` or `[….key]`; 1 if there is none.
     pub(super) fn line_of(&self, key: &str) -> usize {
         let names = |line: &str| {
             if let Some(header) = line.strip_prefix('[') {

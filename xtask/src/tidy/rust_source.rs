@@ -1,8 +1,8 @@
 //! Just enough of Rust's grammar to separate code from comments and literals.
 //!
 //! Checks match tokens, not text, so that a rule's name in a string or a comment does not break the rule
-//! and spacing does not hide what does. Any text is read to its end; what is not Rust gives odd tokens,
-//! never an error, because the compiler is there to complain.
+//! and spacing does not hide a violation. Any text is read to its end; text that is not Rust gives odd tokens,
+//! never an error, because the compiler reports that.
 
 use std::iter::Peekable;
 use std::slice::Iter;
@@ -36,7 +36,7 @@ pub(super) struct Import {
 pub(super) struct RustFile<'a> {
     pub(super) path: &'a str,
     pub(super) text: &'a str,
-    /// Everything but comments.
+    /// Everything except comments.
     pub(super) code: Vec<Token<'a>>,
     pub(super) comments: Vec<Token<'a>>,
 }
@@ -47,7 +47,7 @@ impl<'a> RustFile<'a> {
         RustFile { path, text, code, comments }
     }
 
-    /// A file that holds nothing but tests or benchmarks.
+    /// A file that contains only tests or benchmarks.
     pub(super) fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         let name = parts.next_back().unwrap_or_default();
@@ -64,7 +64,7 @@ impl<'a> RustFile<'a> {
         line.map_or_else(|| self.text.lines().count(), |line| line - 1)
     }
 
-    /// The code that ships: none of a test file, and nothing of a trailing test module.
+    /// The product code: none of a test file, and nothing of a trailing test module.
     pub(super) fn product_code(&self) -> &[Token<'a>] {
         if self.is_test() {
             return &[];
@@ -260,7 +260,7 @@ fn character(rest: &str) -> Option<usize> {
     is_character.then(|| 1 + quoted(inside, '\''))
 }
 
-/// The length of quoted text up to and with its closing quote, which a backslash can escape.
+/// The length of quoted text including its closing quote, which a backslash can escape.
 fn quoted(inside: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in inside.char_indices() {

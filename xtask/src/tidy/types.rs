@@ -1,6 +1,6 @@
-//! Public type names: each is declared once in all crates, so that a name can be searched for and means one thing.
+//! Public type names: each is declared once in all crates, so that a name can be searched for and has one meaning.
 //!
-//! Read are `pub struct`, `enum`, `union`, `trait` and `type`, and what the macros of `contracts` declare. `pub(crate)` and
+//! It reads `pub struct`, `enum`, `union`, `trait` and `type`, and the declarations of `contracts`' macros. `pub(crate)` and
 //! private types may repeat a name.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use super::Violation;
 use super::repository::Repository;
 use super::rust_source::{Kind, Token};
 
-/// The macros of `contracts` that declare types, whose names stand at the top of their items.
+/// The macros of `contracts` that declare types, whose names are at the top of their items.
 const DECLARING: [&str; 6] = ["object", "words", "identifiers", "integers", "measures", "digests"];
 
 struct Declared<'a> {

@@ -1,11 +1,11 @@
-//! An HTTP agent that answers at once, the same for every contender: one draft, resting on the first id it may use.
+//! An HTTP agent that answers at once, the same for every contender: one draft, depending on the first id it may use.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use crealeph_bench::Outcome;
 
-/// Serves for ever; the port it is at.
+/// Serves until the process ends; returns its port.
 pub(crate) fn serve() -> Outcome<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();

@@ -1,5 +1,5 @@
 //! `cargo xtask bench builder`: Builder runs against the same work as a DBOS workflow, in one run, durable on both sides,
-//! with an HTTP agent that answers at once. The contenders take turns, so that what disturbs the machine disturbs both.
+//! with an HTTP agent that answers at once. The contenders take turns, so that disturbances of the machine affect both.
 
 mod agent;
 mod peer;
@@ -25,7 +25,7 @@ use crealeph_runtime::configuration::Configuration;
 use crealeph_sandbox::Cancel;
 use peer::Peer;
 
-/// As the program has it.
+/// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -76,7 +76,7 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// A Builder over a new ledger in which everything is known of robot `r`.
+    /// A Builder over a new ledger with all evidence about robot `r`.
     fn builder(&self, location: &Location) -> Outcome<Builder> {
         let options = LedgerOptions { keys: Some(self.folder.join("keys")), ..LedgerOptions::default() };
         let ledger = Ledger::init(location, options)?;
@@ -111,7 +111,7 @@ thread_local! {
     static CALL: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// An agent whose calls are timed, so that what the Builder takes beside them can be told.
+/// An agent whose calls are timed, so that the Builder's own time is known.
 struct Timed {
     inner: Agents,
     version: Version,
@@ -129,7 +129,7 @@ impl Agent for Timed {
     }
 }
 
-/// What a turn, or several, came to.
+/// The result of a turn, or of several.
 #[derive(Default)]
 struct Figures {
     seconds: f64,
@@ -164,7 +164,7 @@ impl Figures {
     }
 }
 
-/// Who names the executions: where the client does, each is looked up and held by a lease.
+/// Who names the executions: if the client does, each is looked up and held by a lease.
 #[derive(Clone, Copy)]
 enum Naming {
     ByUs,

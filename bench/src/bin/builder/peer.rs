@@ -68,7 +68,7 @@ impl Drop for Peer {
     }
 }
 
-/// The Python that has DBOS, made where there is none.
+/// The Python that has DBOS, installed if there is none.
 fn python() -> Outcome<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python");
     let python = folder.join("bin/python");

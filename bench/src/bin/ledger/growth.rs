@@ -1,4 +1,4 @@
-//! What must not grow: snapshots and newest entries at a thousand, a hundred thousand and a million entries, and the
+//! Costs that must not grow: snapshots and newest entries at a thousand, a hundred thousand and a million entries, and the
 //! memory that appending, exporting and verifying a million takes. Each size is measured in a process of its own.
 
 use std::io::Write;
@@ -94,7 +94,7 @@ fn median(mut work: impl FnMut() -> Outcome<()>) -> Outcome<Duration> {
     Ok(times.get(ROUNDS / 2).copied().unwrap_or_default())
 }
 
-/// The most memory this process has had, as Linux tells it.
+/// The peak memory of this process, from Linux.
 fn peak_megabytes() -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line =
@@ -102,7 +102,7 @@ fn peak_megabytes() -> Outcome<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? / 1024)
 }
 
-/// Hands an export to the verifier line by line.
+/// Passes an export to the verifier line by line.
 struct Lines {
     verifier: ExportVerifier,
     buffer: Vec<u8>,

@@ -1,6 +1,6 @@
 //! `cargo xtask bench ledger`: our append against plain inserts of the same rows, in one run, durable on both sides; what
 //! single appends, proofs and snapshots cost, and that it does not grow with the log. `--quick` leaves the million out;
-//! `sqlite`, `postgresql` and `growth` name the parts that are wanted.
+//! `sqlite`, `postgresql` and `growth` select parts.
 
 mod growth;
 mod plain;
@@ -17,7 +17,7 @@ use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{Ledger, LedgerOptions, Location};
 
-/// As the program has it.
+/// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -25,10 +25,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const WRITERS: usize = 64;
 const ROWS: usize = 64_000;
 const SINGLE_COMMITS: usize = 1_500;
-/// How far before an entry the one lies that it rests on: a multiple of the writers, so that both are one writer's and
+/// The distance between an entry and its dependency: a multiple of the writers, so that both are one writer's and
 /// come in their order.
 const STEP: usize = 2 * WRITERS;
-/// Rows that one side inserts before it is the other's turn.
+/// Rows that one side inserts per turn.
 const TURN: usize = 8_000;
 
 fn main() -> Outcome<()> {
@@ -61,7 +61,7 @@ pub(crate) fn tenant() -> Outcome<TenantId> {
     Ok(TenantId::parse("local")?)
 }
 
-/// The entry of a number: a payload of some 200 bytes, a key, and an entry before it to rest on, seven steps deep at most.
+/// The entry of a number: a payload of some 200 bytes, a key, and an earlier entry to depend on, seven steps deep at most.
 pub(crate) fn draft(number: usize) -> Outcome<Draft> {
     let kinds = ["signal", "fusion", "idea", "copy", "benchmark", "playbook", "task", "note"];
     let kind = kinds.get(number % 8).copied().unwrap_or("note");
@@ -107,7 +107,7 @@ fn concurrent(ledger: &Ledger, numbers: Range<usize>) -> Outcome<Duration> {
     Ok(start.elapsed())
 }
 
-/// Ours and the plain side in turns, so that whatever else the machine does slows both: rates over all turns, and the
+/// Ours and the plain side in turns, so that other load on the machine slows both: rates over all turns, and the
 /// median of the ratios of each turn.
 fn in_turns(ledger: &Ledger, mut plain: impl FnMut(Range<usize>) -> Outcome<Duration>) -> Outcome<Rates> {
     ledger.append(&tenant()?, (0..STEP).map(draft).collect::<Outcome<Vec<_>>>()?)?;
@@ -125,7 +125,7 @@ fn in_turns(ledger: &Ledger, mut plain: impl FnMut(Range<usize>) -> Outcome<Dura
     Ok(Rates { ours: rate(ours), batched: rate(theirs), ratio })
 }
 
-/// Entries per second of either side, and ours as a part of theirs.
+/// Entries per second of either side, and ours as a fraction of theirs.
 struct Rates {
     ours: f64,
     batched: f64,

@@ -30,7 +30,7 @@ impl Sqlite {
         Ok(Sqlite { source, target })
     }
 
-    /// Inserts rows of the ledger, `batch` to a commit; the time without reading them.
+    /// Inserts rows of the ledger, `batch` per commit; the time without reading them.
     pub(crate) fn insert(&mut self, rows: Range<usize>, batch: usize) -> Outcome<Duration> {
         let mut statement = self.source.prepare("SELECT * FROM entries ORDER BY place LIMIT ?1 OFFSET ?2")?;
         let columns = statement.column_count();
@@ -51,7 +51,7 @@ impl Sqlite {
     }
 }
 
-/// A table of plain rows beside a ledger's.
+/// A table of plain rows next to a ledger's.
 pub(crate) struct Postgres {
     client: postgres::Client,
     names: String,
@@ -73,7 +73,7 @@ impl Postgres {
         Ok(Postgres { client, names, insert })
     }
 
-    /// Inserts rows of the ledger, `batch` to a commit, each batch as one statement; the time without reading them.
+    /// Inserts rows of the ledger, `batch` per commit, each batch as one statement; the time without reading them.
     pub(crate) fn insert(&mut self, rows: Range<usize>, batch: usize) -> Outcome<Duration> {
         let sql = format!(
             "SELECT {} FROM crealeph.entries WHERE tenant = 'local' AND seq > $1 AND seq <= $2 ORDER BY seq",

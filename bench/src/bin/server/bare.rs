@@ -1,5 +1,5 @@
 //! The peer: an axum server with nothing but a handler for each request, which reads the body and returns the bytes that our own
-//! server answers. It checks nothing and stores nothing, so it is what the answer costs without any of that.
+//! server answers. It checks nothing and stores nothing, so it shows the cost of the answer without any of that.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;

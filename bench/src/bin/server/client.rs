@@ -1,5 +1,5 @@
 //! A client that keeps its connections open and sends the next request when it has the answer, on one thread for all of them, so that
-//! it takes as little of the machine as it can.
+//! it uses as little of the machine as possible.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// A request as it is sent, and what it is called in the table.
+/// A request, and its name in the table.
 pub(crate) struct Request {
     pub name: &'static str,
     pub path: String,
@@ -29,7 +29,7 @@ impl Request {
     }
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Default)]
 pub(crate) struct Figures {
     seconds: f64,
@@ -52,7 +52,7 @@ impl Figures {
     }
 }
 
-/// The latency that this part of them does not pass; they are sorted.
+/// The latency that this fraction of them does not exceed; they are sorted.
 pub(crate) fn percentile(latencies: &[Duration], part: f64) -> String {
     let place = ((latencies.len() as f64 * part) as usize).min(latencies.len().saturating_sub(1));
     let latency = latencies.get(place).copied().unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) fn load(
     })
 }
 
-/// A connection and what was read from it beyond the last answer.
+/// A connection and the bytes read from it beyond the last answer.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Reads on; what was read is at the end of the buffer.
+    /// Reads on; the new bytes are at the end of the buffer.
     pub(crate) async fn more(&mut self) -> Outcome<()> {
         match self.stream.read_buf(&mut self.buffer).await? {
             0 => Err("the server closed the connection".into()),
@@ -136,7 +136,7 @@ impl Connection {
         }
     }
 
-    /// What was read and not taken.
+    /// The bytes that were read and not used.
     pub(crate) fn unread(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench server`: requests a second and latencies of `crealeph serve`, beside a bare axum handler that returns the
-//! same bytes, in turns; then how soon a thousand event streams have what is appended; then a mixed load, after which nothing may be
+//! `cargo xtask bench server`: requests a second and latencies of `crealeph serve`, next to a bare axum handler that returns the
+//! same bytes, in turns; then how soon a thousand event streams receive new entries; then a mixed load, after which nothing may be
 //! missing. `cargo xtask bench server load` runs the last part alone. Client and servers share the machine.
 
 mod bare;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use client::{Figures, Request};
 use crealeph_bench::Outcome;
 
-/// As the program has it.
+/// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

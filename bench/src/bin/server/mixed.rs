@@ -11,15 +11,15 @@ use tokio::task::JoinSet;
 use crate::client::{Connection, Request, block_on, percentile};
 use crate::own::{OwnServer, keyed};
 
-/// How long the load lasts, and how often memory is looked at.
+/// How long the load lasts, and how often memory is measured.
 const TIME: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(1);
 /// Of so many requests of a connection one runs the Builder.
 const RUN_EVERY: usize = 32;
-/// How much memory may have grown between the third part of the load and its end.
+/// How much memory may grow between the third part of the load and its end.
 const MOST_GROWTH: f64 = 1.25;
 
-/// What a connection has done.
+/// The work that a connection has done.
 #[derive(Default)]
 struct Done {
     keys: Vec<String>,
@@ -29,7 +29,7 @@ struct Done {
     runs: Vec<Duration>,
 }
 
-/// Runs the load, and prints what came of it.
+/// Runs the load, and prints the result.
 pub(crate) fn table(own: &OwnServer, connections: usize) -> Outcome<()> {
     let (mut all, resident) = load(own, connections)?;
     let sent = all.appends.len() + all.reads.len() + all.runs.len();
@@ -104,7 +104,7 @@ fn load(own: &OwnServer, connections: usize) -> Outcome<(Done, Vec<u64>)> {
     })
 }
 
-/// One connection: an append and two reads in turns, now and then a run.
+/// One connection: an append and two reads in turns, and sometimes a run.
 async fn work(mut connection: Connection, token: &str, number: usize, end: Instant) -> Outcome<Done> {
     let mut done = Done::default();
     let reads = ["/v1/entries?limit=20&order=newest", "/v1/robots/r/snapshot", "/v1/executions?limit=5"];

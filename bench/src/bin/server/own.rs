@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::client::Request;
 
-/// Bounds that a single client on one machine would hit, raised.
+/// Limits that a single client on one machine would reach, raised.
 const CONFIGURATION: &str = "[server]\nmax_requests_per_second = 1000000\nmax_requests_per_key = 65536\n\
     max_connections = 4096\nmax_streams = 4096\nmax_runs = 64\n[agents.\"example@1\"]\nkind = \"example\"\n";
 
@@ -47,7 +47,7 @@ impl OwnServer {
         Ok(OwnServer { program, folder, child, address, token })
     }
 
-    /// What the program prints of this ledger, beside the server.
+    /// The program's output for this ledger, in addition to the server's.
     pub(crate) fn run(&self, arguments: &[&str]) -> Outcome<String> {
         run(&self.program, self.folder.path(), arguments)
     }

@@ -1,5 +1,5 @@
-//! How soon event streams have what is appended: a thousand clients of one tenant, ten appends a second. Each entry carries when it
-//! was sent, so what is measured is the way of the append, the commit and the delivery.
+//! How soon event streams receive new entries: a thousand clients of one tenant, ten appends a second. Each entry carries the time it
+//! was sent, so the measured time covers append, commit and delivery.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub(crate) fn table(own: &OwnServer) -> Outcome<()> {
     })
 }
 
-/// When the events that are whole in the buffer were sent; they are taken from it.
+/// When the events that are complete in the buffer were sent; they are removed from it.
 fn taken(buffer: &mut Vec<u8>) -> Vec<Duration> {
     let Some(end) = buffer.windows(2).rposition(|window| window == b"\n\n") else { return Vec::new() };
     let whole: Vec<u8> = buffer.drain(..end + 2).collect();

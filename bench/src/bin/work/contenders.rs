@@ -1,5 +1,5 @@
-//! The same need by different means: an agent is to work without its changes touching the tree, and it is to be known
-//! afterwards that they did not.
+//! The same need by different means: an agent works without touching the tree, and afterwards it is known
+//! that it did not.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) fn race(folder: &Path, tree: &Path, files: usize) -> Outcome<Measured
     let workspace = Workspace::open(tree)?;
     let changed = tree.join("part-0/module-0/file-7.txt");
     let (rounds, slow_rounds) = if files < 50_000 { (21, 7) } else { (11, 3) };
-    // Files changed in the same tick as the cache was written are not believed, so the cache settles first.
+    // Files changed in the same tick in which the cache was written are not used from it, so the cache settles first.
     for _ in 0..2 {
         std::thread::sleep(Duration::from_millis(50));
         workspace.snapshot()?;
@@ -50,7 +50,7 @@ pub(crate) fn race(folder: &Path, tree: &Path, files: usize) -> Outcome<Measured
             worktrees.push(time(|| worktree(tree, &folder.join("worktree")))?.0);
             copies.push(time(|| copy(tree, &folder.join("copy")))?.0);
         }
-        // The stash touched a file; what the cache knows of it is renewed outside the measurement.
+        // The stash touched a file; its cache entry is updated outside the measurement.
         std::thread::sleep(Duration::from_millis(20));
         workspace.snapshot()?;
     }
@@ -64,7 +64,7 @@ pub(crate) fn race(folder: &Path, tree: &Path, files: usize) -> Outcome<Measured
     })
 }
 
-/// A view, a command in it, what it changed, whether the workspace is what it was, and the view dropped.
+/// A view, a command in it, its changes, whether the workspace is unchanged, and the view dropped.
 fn around_a_run(sandbox: &Sandbox, workspace: &Workspace) -> Outcome<Duration> {
     let view = sandbox.open_view(workspace.path())?;
     let mut spec = Spec::new(["/usr/bin/true"]);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench work`: what a work run costs beside the agent itself, on git workspaces of 1,000 to 100,000 files,
-//! against what people use instead: `git stash`, `git worktree`, a copy. All in one run, contenders in turns. Then the state
+//! `cargo xtask bench work`: the cost of a work run in addition to the agent itself, on git workspaces of 1,000 to 100,000 files,
+//! against the usual means: `git stash`, `git worktree`, a copy. All in one run, contenders in turns. Then the state
 //! hash against `b3sum` on the same bytes, and receipts verified per second. `--quick` leaves the 100,000 files out; `whole` measures whole runs
 //! alone.
 

@@ -49,7 +49,7 @@ fn fill(tree: &Path, files: usize, bytes: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// One `b3sum` over every file: it is given them all at once, as `find | xargs` would.
+/// One `b3sum` over every file: it gets them all at once, as `find | xargs` would pass them.
 fn hash_all(b3sum: &Path, tree: &Path) -> Outcome<()> {
     let script = format!("find . -type f -print0 | xargs -0 -n 100000 '{}'", b3sum.display());
     let status = Command::new("sh").args(["-c", &script]).current_dir(tree).stdout(Stdio::null()).status()?;

@@ -1,4 +1,4 @@
-//! Git repositories of any size, and the plainest reading of one: a stat of every file.
+//! Git repositories of any size, and the simplest way to read one: a stat of every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) fn git(at: &Path, arguments: &[&str]) -> Outcome<()> {
     }
 }
 
-/// Lists every folder and stats every file, on all cores; how many there were.
+/// Lists every folder and stats every file, on all cores; returns how many there were.
 pub(crate) fn stat_all(at: &Path) -> Outcome<usize> {
     let mut parts: Vec<PathBuf> = Vec::new();
     for part in fs::read_dir(at)? {

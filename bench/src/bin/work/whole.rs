@@ -1,4 +1,4 @@
-//! A whole run as a user has it: an agent changes ten files, the change is judged, published, sealed and recorded. Beside it, in turns, one whose
+//! A whole run as a user has it: an agent changes ten files, the change is judged, published, sealed and recorded. In turns with it, one whose
 //! agent changes nothing.
 
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
             "[work.agents.a]\nagent_id = \"agent-1\"\ncommand = \"{command}\"\n\n[work.agents.n]\nagent_id = \"agent-2\"\ncommand = \"true\"\n"
         ),
     )?;
-    // The first state, which is read as a whole, is not what is measured.
+    // The first state, which is read as a whole, is not measured.
     Workspace::open(tree)?.snapshot()?;
     let control = tree.join(".crealeph");
     let (location, keys) = (Location::File(control.join("ledger.db")), control.join("keys"));

@@ -1,7 +1,7 @@
-//! What a run may have written into a git folder. Owns the line between what git itself writes in ordinary work, which is
-//! discarded, and what makes programs run or leads elsewhere, which is denied; pure.
+//! Paths that a run may have written in a git folder. Owns the distinction between those that git itself writes in ordinary use, which
+//! are discarded, and those that make programs run or lead elsewhere, which are denied; pure.
 
-/// Parts of a git folder that make git run programs, or lead it to other folders. Everything below them is meant, too.
+/// Parts of a git folder that make git run programs, or lead it to other folders. Everything below them is included.
 const DANGEROUS: [&str; 9] = [
     "hooks",
     "config",
@@ -14,7 +14,7 @@ const DANGEROUS: [&str; 9] = [
     "worktrees",
 ];
 
-/// What git writes of its own accord below those.
+/// Paths below those that git writes itself.
 const ROUTINE: [&str; 5] = [
     "info/refs",
     "objects/info/packs",
@@ -29,7 +29,7 @@ const NESTED: [&str; 2] = ["modules", "worktrees"];
 /// Files that `git status` refreshes in them.
 const REFRESHED: [&str; 2] = ["index", "index.lock"];
 
-/// Whether a path inside a git folder is one that git writes in ordinary work: `git status`, `add`, `commit`, `stash`,
+/// Whether a path inside a git folder is one that git writes in ordinary use: `git status`, `add`, `commit`, `stash`,
 /// `checkout`, `merge`, `rebase`, `gc`.
 pub(crate) fn is_routine(inner: &str) -> bool {
     let inner = inner.to_ascii_lowercase();

@@ -1,8 +1,8 @@
-//! Changes that no run may make, however they are published: what git (or another version control system, or this program)
+//! Changes that no run may make, however they are published: paths that git (or another version control system, or this program)
 //! would read as its own and run programs by, outside the sandbox. Owns the rule; the tables are in `names` and `git_writes`.
 //!
-//! Refused are names that are, or on another file system become, a guarded folder; links that lead into one; folders that
-//! together with what is there form a bare repository; and, inside a git folder, whatever git does not write in ordinary work.
+//! It refuses names that are, or on another file system become, a guarded folder; links that lead into one; folders that
+//! together with existing ones form a bare repository; and, inside a git folder, anything that git does not write in ordinary use.
 
 mod git_writes;
 mod names;
@@ -27,7 +27,7 @@ use crate::workspace::Workspace;
 
 /// How many links one link leads through at most, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// What makes git take a folder for a bare repository, in lower case: `HEAD` with these, or with `commondir`.
+/// The entries that make git treat a folder as a bare repository, in lower case: `HEAD` with these, or with `commondir`.
 const BARE_FOLDERS: [&str; 2] = ["objects", "refs"];
 const BARE_HEAD: &str = "head";
 const BARE_COMMON: &str = "commondir";
@@ -44,11 +44,11 @@ pub struct DeniedPath {
 /// Why a path must not be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DenialReason {
-    /// It lies in a git folder, and is nothing that git writes in ordinary work.
+    /// It is in a git folder, and git does not write it in ordinary use.
     GitFolder,
-    /// It is a git folder, or file that points to one, and was none.
+    /// It is a new git folder, or a new file that points to one.
     NewRepository,
-    /// It is, lies in, or may be read as this folder or file.
+    /// It is, is in, or may be read as this folder or file.
     ReadAs(&'static str),
     /// It is a link that leads into a guarded folder.
     LinkInto(String),
@@ -56,7 +56,7 @@ pub enum DenialReason {
     LinkedFile(&'static str),
     /// With it, this folder is a bare repository; empty for the workspace itself.
     BareRepository(String),
-    /// Its name has a backslash, which parts names on Windows.
+    /// Its name has a backslash, which separates names on Windows.
     Backslash,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn renamed_git_folders(root: &Root) -> Result<Vec<String>, ScanError>
     for folder in [&repository.own, &repository.shared] {
         let folder = match folder.canonicalize() {
             Ok(folder) => folder,
-            // A folder that is not there holds nothing to protect.
+            // A missing folder has nothing to protect.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(source) => return Err(ScanError::Io { path: folder.clone(), source }),
         };
@@ -109,7 +109,7 @@ pub(crate) fn renamed_git_folders(root: &Root) -> Result<Vec<String>, ScanError>
     Ok(folders.into_iter().collect())
 }
 
-/// Where a path lies in one of these folders: the folder, and the path within it.
+/// Whether a path is in one of these folders: the folder, and the path within it.
 pub(crate) fn within<'p>(path: &'p str, folders: &[String]) -> Option<(&'p str, &'p str)> {
     folders.iter().find_map(|folder| {
         let rest = path.strip_prefix(folder.as_str())?;
@@ -121,7 +121,7 @@ pub(crate) fn within<'p>(path: &'p str, folders: &[String]) -> Option<(&'p str, 
 }
 
 impl Workspace {
-    /// Whether a change may be published at all, seen from the state it leads to.
+    /// Whether a change may be published at all, judged by the state that it leads to.
     ///
     /// # Errors
     /// The first path that is denied; or something that cannot be read.
@@ -175,7 +175,7 @@ impl Check<'_> {
         }
     }
 
-    /// Where a link leads, through other links.
+    /// The target of a link, through other links.
     fn link(&self, change: &Change) -> Result<(), DeniedPath> {
         let Some(TreeNode::Symlink { target }) = &change.after else { return Ok(()) };
         let (folder, _) = change.path.split();
@@ -194,9 +194,9 @@ impl Check<'_> {
                 return Err(leads(&next));
             }
             match self.target(&next) {
-                // Nothing follows a link through so many others; each of them is looked at by itself.
+                // No program follows a link through so many others; each of them is checked by itself.
                 Some(_) if links >= MAX_LINKS => return Ok(()),
-                // One that leads out of the workspace was there before; where it leads is not known.
+                // One that leads out of the workspace already existed; its target is not known.
                 Some(target) if target.starts_with('/') => return Err(leads(&target)),
                 Some(target) => {
                     links += 1;
@@ -208,7 +208,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The target of a link after the change; also of one that is no part of the state.
+    /// The target of a link after the change; also of one that is not part of the state.
     fn target(&self, path: &str) -> Option<String> {
         match self.after.root().at(path) {
             Some(What::TreeNode(TreeNode::Symlink { target }, _)) => Some(target.to_string()),
@@ -222,7 +222,7 @@ impl Check<'_> {
         }
     }
 
-    /// The folders above a changed path that are bare repositories with it.
+    /// The folders above a changed path that become bare repositories by it.
     fn bare_repository(&self, change: &Change, known: &mut BTreeMap<String, bool>) -> Result<(), DeniedPath> {
         if change.after.is_none() {
             return Ok(());
@@ -244,7 +244,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether git would take a folder for a bare repository after the change. Empty and ignored folders count, too.
+    /// Whether git would treat a folder as a bare repository after the change. Empty and ignored folders count, too.
     fn is_bare(&self, folder: &str) -> bool {
         let listed = match folder {
             "" => Some(self.after.root()),

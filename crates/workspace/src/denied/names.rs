@@ -20,12 +20,12 @@ const FOLDERS: [Guarded; 5] = [
     Guarded { name: ".svn", short: "svn~" },
 ];
 
-/// Files that tell git what to fetch or convert. Their own names are ordinary paths; others that are read as them are not.
+/// Files that tell git what to fetch or convert. Their own names are ordinary paths; names that are read as them are not.
 const FILES: [Guarded; 2] =
     [Guarded { name: ".gitmodules", short: "gitmod~" }, Guarded { name: ".gitattributes", short: "gitatt~" }];
 
-/// Code points that HFS+ or a casefolding ext4 leave out when they compare names: Unicode's Default_Ignorable_Code_Point, and
-/// those that HFS+ has beyond it.
+/// Code points that HFS+ or a casefolding ext4 ignore when they compare names: Unicode's Default_Ignorable_Code_Point, and
+/// those that HFS+ adds.
 const IGNORED: [(u32, u32); 21] = [
     (0x00ad, 0x00ad),
     (0x034f, 0x034f),
@@ -61,7 +61,7 @@ pub(crate) fn file_read_as(name: &str) -> Option<&'static str> {
 }
 
 fn read_as(guarded: &[Guarded], name: &str) -> Option<&'static str> {
-    // On Windows a backslash parts names.
+    // On Windows a backslash separates names.
     name.split('\\').find_map(|name| {
         let folded = folded(name);
         let is_it = |guarded: &&Guarded| {
@@ -77,7 +77,7 @@ fn read_as(guarded: &[Guarded], name: &str) -> Option<&'static str> {
     })
 }
 
-/// A name as the file system compares it that folds most together.
+/// A name as the most lenient file system compares it.
 fn folded(name: &str) -> String {
     let seen = name.chars().filter(|c| !is_ignored(*c)).flat_map(|c| match c {
         // The one letter whose lower case is itself, and which is yet an `s`.

@@ -1,11 +1,11 @@
-//! EWAH bitmaps, as git's split index has them. Owns decoding within a bound; refuses what claims more than it holds.
+//! EWAH bitmaps, as git's split index has them. Owns decoding within a limit; refuses one that claims more than it holds.
 
 use std::collections::BTreeSet;
 
 /// More positions than an index can have entries.
 const MAX_BITS: u64 = 1 << 27;
 
-/// Reads one bitmap: the positions that are set, and what follows it.
+/// Reads one bitmap: the positions that are set, and the rest of the bytes.
 pub(super) fn read(bytes: &[u8]) -> Option<(BTreeSet<u64>, &[u8])> {
     let (_bits, rest) = number_u32(bytes)?;
     let (words, mut rest) = number_u32(rest)?;

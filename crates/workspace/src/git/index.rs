@@ -1,4 +1,4 @@
-//! Git's index file, versions 2 to 4, as far as paths go. Owns the parse; refuses what does not add up.
+//! Git's index file, versions 2 to 4, as far as paths go. Owns the parse; refuses inconsistent data.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,21 @@ const STAT_BYTES: usize = 40;
 const EXTENDED: u16 = 0x4000;
 const NAME_LENGTH: u16 = 0x0fff;
 
-/// What an index says.
+/// The content of an index.
 #[derive(Debug)]
 pub(super) struct Index {
     /// The paths of its entries, in its order.
     pub(super) paths: Paths,
-    /// The index it builds on, if it is a split one.
+    /// The index that it is based on, if it is a split one.
     pub(super) link: Option<Link>,
 }
 
-/// What a split index says of the one it builds on.
+/// The relation of a split index to its shared one.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// The checksum the shared index is named by.
+    /// The checksum that names the shared index.
     pub(super) shared: Vec<u8>,
-    /// Which of its entries are gone.
+    /// Which of its entries were removed.
     pub(super) deleted: BTreeSet<u64>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         Ok(u16::from_be_bytes(bytes))
     }
 
-    /// Bytes up to a NUL, which is taken too.
+    /// Bytes up to a NUL, which is consumed too.
     fn until_nul(&mut self) -> Result<&'a [u8], &'static str> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or("a path does not end")?;
         let taken = self.take(end)?;
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         Err("a number is too long")
     }
 
-    /// The `link` extension, if it is there. Others that must be understood are refused.
+    /// The `link` extension, if there is one. Other mandatory ones are refused.
     fn link(&mut self, digest_bytes: usize) -> Result<Option<Link>, &'static str> {
         let mut link = None;
         while !self.rest.is_empty() {
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
                     } else {
                         bitmap::read(inner.rest).ok_or("its bitmap is inconsistent")?.0
                     };
-                    // An index that builds on none names it with zeros.
+                    // An index that is based on none names it with zeros.
                     if shared.iter().any(|byte| *byte != 0) {
                         link = Some(Link { shared, deleted });
                     }
@@ -192,7 +192,7 @@ mod tests {
         for whole in [&include_bytes!("../../tests/index/v2")[..], include_bytes!("../../tests/index/split")]
         {
             for end in 0..whole.len() {
-                // A cut may end between extensions; it must only never panic or run on.
+                // A cut may be between extensions; it must only never panic or run on.
                 let _ = parse(&whole[..end], 20);
             }
         }

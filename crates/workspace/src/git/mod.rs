@@ -1,4 +1,4 @@
-//! Where the repository around a folder is, and which files git tracks. Owns finding the repository and reading its index;
+//! The repository around a folder, and the files that git tracks. Owns finding the repository and reading its index;
 //! refuses to guess from an index it cannot read. Nothing in `.git` is ever written.
 
 mod bitmap;
@@ -19,7 +19,7 @@ const MAX_INDEX_BYTES: u64 = 1 << 30;
 /// The largest pointer or configuration file that is read.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
 
-/// Why what git tracks cannot be known.
+/// Why the tracked files cannot be known.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// A file of git's cannot be read.
@@ -30,7 +30,7 @@ pub enum GitError {
         /// Why.
         source: io::Error,
     },
-    /// The index is not in a form that is understood.
+    /// The index is in an unknown form.
     #[error("cannot understand git's index `{}`: {what}; check it with `git status`", .path.display())]
     Index {
         /// The index.
@@ -40,7 +40,7 @@ pub enum GitError {
     },
 }
 
-/// What one repository tracks, by paths relative to the workspace.
+/// The files that one repository tracks, by paths relative to the workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
     /// Sorted by bytes; folders of a sparse index end in `/`.
@@ -48,7 +48,7 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// What the repository in `folder` tracks, if one is there. `prefix` is where the folder lies in the workspace.
+    /// The tracked files of the repository in `folder`, if there is one. `prefix` is the folder's path in the workspace.
     pub(crate) fn in_folder(folder: &Path, prefix: &str) -> Result<Option<Self>, GitError> {
         let Some(git) = GitRepository::at(folder)? else { return Ok(None) };
         let prefix = if prefix.is_empty() { String::new() } else { join(prefix, "") };
@@ -57,7 +57,7 @@ impl Tracked {
         Ok(Some(Tracked { paths: paths.sorted() }))
     }
 
-    /// What the repository around a workspace tracks in it: the workspace's own, or one further up.
+    /// The files in a workspace that the repository around it tracks: the workspace's own, or one further up.
     pub(crate) fn around(workspace: &Path) -> Result<Self, GitError> {
         let Some(repository) = GitRepository::around(workspace)? else { return Ok(Tracked::default()) };
         let mut prefix = repository.prefix(workspace).as_os_str().as_bytes().to_vec();
@@ -91,7 +91,7 @@ impl Tracked {
     }
 }
 
-/// Where a git repository is. Found by the name `.git` alone, from a folder upwards: neither the environment nor a folder
+/// The location of a git repository. Found only by the name `.git`, from a folder upwards: neither the environment nor a folder
 /// that only looks like a repository (a bare one) counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GitRepository {
@@ -107,7 +107,7 @@ impl GitRepository {
     /// The repository that a folder belongs to: its own, or one further up.
     ///
     /// # Errors
-    /// When a `.git` file or what it points to cannot be read.
+    /// If a `.git` file or its target cannot be read.
     pub fn around(folder: &Path) -> Result<Option<Self>, GitError> {
         for above in folder.ancestors() {
             if let Some(found) = GitRepository::at(above)? {
@@ -140,7 +140,7 @@ impl GitRepository {
         Ok(Some(GitRepository { work_tree: folder.to_owned(), own, shared }))
     }
 
-    /// Where a folder of the working tree is in it; empty for its root.
+    /// The path of a folder in the working tree; empty for its root.
     pub fn prefix<'f>(&self, folder: &'f Path) -> &'f Path {
         folder.strip_prefix(&self.work_tree).unwrap_or(Path::new(""))
     }
@@ -184,7 +184,7 @@ fn small_file(path: &Path) -> Result<Option<String>, GitError> {
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// A file's bytes, or nothing if none is.
+/// A file's bytes, or `None` if there is no file.
 fn whole_file(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>, GitError> {
     let failed = |source| GitError::Io { path: path.to_owned(), source };
     let metadata = match fs::metadata(path) {

@@ -1,5 +1,5 @@
-//! Contents that git has already: which ones the store refers to instead of copying them. Owns what is written down of
-//! that; the caller reads git's objects, and what comes back is checked by its BLAKE3.
+//! Contents that git already has: which ones the store refers to instead of copying them. Owns the record of
+//! that; the caller reads git's objects, and their contents are checked by BLAKE3.
 //!
 //! `.crealeph/references/<state hash>` is `crealeph-references-v1` and a line feed, then for each content that the state needs,
 //! that was not in the store and that git had, `<BLAKE3> <git's object id>` and a line feed.
@@ -17,20 +17,20 @@ use crate::control::{Control, ControlError, failed, make_private, sync_folder};
 use crate::state::StateHash;
 
 const HEADER: &str = "crealeph-references-v1\n";
-/// Larger contents are copied: what git has is read into memory as a whole.
+/// Larger contents are copied: git's objects are read into memory as a whole.
 pub(crate) const MAX_BLOB_BYTES: u64 = 64 << 20;
 const MAX_REFERENCES_BYTES: u64 = 1 << 30;
 
 /// The blobs that the current commit has at these paths of the workspace, and that the repository holds.
 pub type FindBlobs = dyn Fn(&[&str]) -> Vec<(String, GitHash)> + Send + Sync;
-/// The bytes of a blob; `None` if the repository has it no longer.
+/// The bytes of a blob; `None` if the repository no longer has it.
 pub type ReadBlob = dyn Fn(&GitHash) -> io::Result<Option<Vec<u8>>> + Send + Sync;
 
 /// How git's objects are found and read.
 pub struct GitObjects {
-    /// What there is.
+    /// The blobs that exist.
     pub find: Box<FindBlobs>,
-    /// What is in it.
+    /// The bytes of one.
     pub read: Box<ReadBlob>,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for GitObjects {
     }
 }
 
-/// The contents that are git's, and the files they were read from.
+/// The contents that are git's, and the files with their references.
 #[derive(Debug, Default)]
 pub(crate) struct References {
     files: Vec<(String, u64, i64, i64)>,
@@ -57,7 +57,7 @@ impl Control {
         }
     }
 
-    /// The contents that the store refers to now: other processes add some, and clean others away.
+    /// The contents that the store refers to now: other processes add some, and clean up others.
     pub(crate) fn references(&self) -> Result<Arc<BTreeMap<Blake3, GitHash>>, ControlError> {
         let files = self.reference_files()?;
         let mut known = self.known_references();
@@ -72,7 +72,7 @@ impl Control {
         self.references.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The files that references are in, and what shows that they are the same.
+    /// The files with references, and the facts that show that they are unchanged.
     fn reference_files(&self) -> Result<Vec<(String, u64, i64, i64)>, ControlError> {
         let folder = self.references_folder();
         let entries = match fs::read_dir(&folder) {
@@ -109,7 +109,7 @@ impl Control {
         Ok(all)
     }
 
-    /// Writes down which contents of a state are git's; durable when this returns.
+    /// Records which contents of a state are git's; durable when this returns.
     pub(crate) fn refer(&self, state: StateHash, blobs: &[(Blake3, GitHash)]) -> Result<(), ControlError> {
         if blobs.is_empty() {
             return Ok(());

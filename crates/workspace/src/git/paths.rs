@@ -4,12 +4,12 @@
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     bytes: Vec<u8>,
-    /// Where each starts and ends.
+    /// The start and end of each.
     spans: Vec<(u32, u32)>,
 }
 
 impl Paths {
-    /// Adds a path of these parts. An index is smaller than what a span can name.
+    /// Adds a path of these parts. An index is smaller than the range of a span.
     pub(super) fn push(&mut self, parts: &[&[u8]]) {
         let start = self.end();
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));

@@ -1,5 +1,5 @@
-//! Doing the steps of a plan. Owns that nothing is done to a path that someone else changed: what a step displaces is
-//! looked at after it has been displaced, when nobody can change it by its path any more.
+//! Carrying out the steps of a plan. Ensures that a path that someone else changed is left alone: an entry that a step displaces is
+//! checked after it has been displaced, when no one can change it by its path any more.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +11,7 @@ use super::plan::{Plan, PublishStep};
 use super::spot::{Seen, Spot, is_not_empty, is_unsupported};
 use super::{MAX_TOLD, PublishError, fault, io_error};
 
-/// The paths that are not as the plan has them, the first hundred.
+/// The paths that are not as the plan expects, the first hundred.
 pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, PublishError> {
     let make_way: BTreeSet<&str> = plan
         .steps
@@ -39,7 +39,7 @@ pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, Publish
     Ok(paths)
 }
 
-/// Does one step. A conflict is found before or right after it; then this step, too, is to be undone.
+/// Carries out one step. A conflict is found before or right after it; then this step, too, is to be undone.
 pub(super) fn apply(
     root: &Root,
     journal: &Journal,
@@ -98,7 +98,7 @@ pub(super) fn apply(
             }
             made => {
                 made.map_err(failed)?;
-                // A folder made by root belongs to whom the folder above belongs.
+                // A folder created by root belongs to the owner of the folder above.
                 if rustix::process::geteuid().is_root()
                     && let Some(above) = super::stage::nearest_folder(root, path).map_err(failed)?
                 {
@@ -112,7 +112,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Makes what was done in the folders of all steps durable.
+/// Makes the changes in the folders of all steps durable.
 pub(super) fn sync_targets(root: &Root, plan: &Plan) -> Result<(), PublishError> {
     let folders: BTreeSet<&str> = plan.steps.iter().map(|step| step.path().split().0).collect();
     for folder in folders {
@@ -133,7 +133,7 @@ pub(super) fn remove_emptied(root: &Root, plan: &Plan) {
         fault::point("before an emptied folder is removed");
         let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
         if let Ok(above) = root.folder(above) {
-            // One that holds something stays; it is no part of the state either way.
+            // One that is not empty stays; it is not part of the state either way.
             let _ = rustix::fs::unlinkat(&above, name, rustix::fs::AtFlags::REMOVEDIR);
         }
     }

@@ -1,4 +1,4 @@
-//! The moments at which a publish can be interrupted, each with a name. In the product they are nothing; the tests of
+//! The moments at which a publish can be interrupted, each with a name. In the product they do nothing; the tests of
 //! this crate stop the process there, or let someone else change a file.
 
 #[cfg(not(test))]

@@ -1,10 +1,10 @@
-//! The folder of one publish under `.crealeph/publish`. Owns how far a publish has come, which is the name of the plan's
+//! The folder of one publish under `.crealeph/publish`. Owns the stage of a publish, which is the name of the plan's
 //! file, changed by one durable rename; the slots; and the lock that shows whether the publisher is alive.
 //!
 //! ```text
 //! .crealeph/publish/<id>/owner         locked by the process the publish belongs to
 //! .crealeph/publish/<id>/<stage>       the plan; its name is the stage
-//! .crealeph/publish/<id>/slots/<n>     staged contents, and what they displaced
+//! .crealeph/publish/<id>/slots/<n>     staged contents, and displaced files
 //! ```
 //!
 //! Slots for another mount are in the same place under that mount's own `.crealeph`.
@@ -25,18 +25,18 @@ use super::writers::open_for_writing;
 /// The largest plan that is read.
 const MAX_PLAN_BYTES: u64 = 1 << 30;
 
-/// How far a publish has come.
+/// The stage of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Staged; nothing in the workspace is touched.
+    /// Staged; the workspace is not touched.
     Prepared,
     /// The same, and to be kept.
     Held,
-    /// Steps are being done, or undone.
+    /// Steps are being carried out, or undone.
     Applying,
-    /// All steps are done. Slots hold what was displaced.
+    /// All steps are done. Slots hold the displaced files.
     Committed,
-    /// All steps are undone. Slots hold what was staged.
+    /// All steps are undone. Slots hold the staged contents.
     RolledBack,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Makes a new one. The lock keeps a sweep from taking it for one that was left.
+    /// Creates a new one. The lock prevents a sweep from treating it as abandoned.
     pub(super) fn create(control: &Control, _alone: &Lock) -> Result<Self, ControlError> {
         let folder = control.publishes();
         let taken = ids(&folder)?.into_iter().chain(ids(&control.kept())?);
@@ -75,7 +75,7 @@ impl Journal {
         Journal::own(own, id)?.ok_or(ControlError::Busy(folder))
     }
 
-    /// Takes one that is there, unless its owner is alive.
+    /// Takes over an existing one, unless its owner is alive.
     pub(super) fn take(control: &Control, id: &str) -> Result<Option<Self>, ControlError> {
         Journal::own(control.publishes().join(id), id.to_owned())
     }
@@ -94,7 +94,7 @@ impl Journal {
         &self.id
     }
 
-    /// How far it has come; nothing if it was never prepared, or is being removed.
+    /// Its stage; `None` if it was never prepared, or is being removed.
     pub(super) fn stage(&self) -> Option<Stage> {
         stage_in(&self.folder)
     }
@@ -110,7 +110,7 @@ impl Journal {
         Plan::parse(&text).ok_or_else(|| failed("read", &path)(damaged()))
     }
 
-    /// Writes the plan down; from here on the publish is prepared.
+    /// Writes the plan; from here on the publish is prepared.
     pub(super) fn record(&self, plan: &Plan) -> Result<(), ControlError> {
         let draft = self.folder.join("draft");
         let mut file = File::create(&draft).map_err(failed("make", &draft))?;
@@ -124,7 +124,7 @@ impl Journal {
         self.folder.parent().map_or(Ok(()), sync_folder)
     }
 
-    /// Goes from one stage to another; durable when this returns.
+    /// Changes the stage; durable when this returns.
     pub(super) fn advance(&self, from: Stage, to: Stage) -> Result<(), ControlError> {
         let (old, new) = (self.folder.join(from.name()), self.folder.join(to.name()));
         fault::point("before a stage");
@@ -140,7 +140,7 @@ impl Journal {
         root.at(area).join(CONTROL).join("publish").join(&self.id).join("slots")
     }
 
-    /// Makes the folders for the slots.
+    /// Creates the folders for the slots.
     pub(super) fn make_slots(&self, root: &Root, areas: &[String]) -> Result<(), ControlError> {
         for area in areas {
             let slots = self.slots(root, area);
@@ -165,13 +165,13 @@ impl Journal {
         plan.areas.iter().try_for_each(|area| sync_folder(&self.slots(root, area)))
     }
 
-    /// Where what is kept beside is put: on the mount of its slot.
+    /// The folder for displaced files that are kept: on the mount of their slot.
     pub(super) fn kept(&self, root: &Root, plan: &Plan, slot: Slot) -> PathBuf {
         let area = plan.areas.get(slot.area).map_or("", String::as_str);
         root.at(area).join(CONTROL).join("kept").join(&self.id)
     }
 
-    /// Removes it with its slots, the plan first: without one there is nothing to settle.
+    /// Removes it with its slots, the plan first: without one there is nothing to recover.
     pub(super) fn discard(self, root: &Root) -> Result<(), ControlError> {
         let stage = self.stage();
         let areas = stage.map_or(Ok(Vec::new()), |stage| self.plan(stage).map(|plan| plan.areas))?;
@@ -180,7 +180,7 @@ impl Journal {
             .filter(|area| !area.is_empty())
             .filter_map(|area| self.slots(root, area).parent().map(Path::to_owned))
             .collect();
-        // The slots on other mounts go while the plan still says where they are.
+        // The slots on other mounts are removed while the plan still says where they are.
         for folder in outer {
             fault::point("before slots go");
             remove_tree(&folder)?;
@@ -233,7 +233,7 @@ pub(super) fn is_committed(control: &Control, id: &str) -> bool {
     stage_in(&control.publishes().join(id)) == Some(Stage::Committed)
 }
 
-/// The publish that was interrupted in its steps, if there is one. Only while nobody publishes.
+/// The publish that was interrupted in its steps, if there is one. Only while no one publishes.
 pub(super) fn interrupted(control: &Control, _quiet: &Lock) -> Result<Option<String>, ControlError> {
     let publishes = control.publishes();
     let mut ids = all(control)?.into_iter();

@@ -1,9 +1,9 @@
-//! Publishing a change so that the workspace is, whatever happens, exactly before or exactly after. Owns the value between
-//! preparing and publishing, which must be published, held or discarded, and settling what a crash interrupted.
+//! Publishing a change so that the workspace is always exactly before or exactly after. Owns the value between
+//! preparing and publishing, which must be published, held or discarded, and recovering a publish that a crash interrupted.
 //!
-//! A publish is staged on the target's own mount and made durable; its plan is written down; each step is one `renameat2`
-//! that overwrites nothing, and what it displaced is looked at; the folders are made durable; that it is complete is
-//! written down. Until then it is undone as a whole. A path that somebody else changed is never overwritten: found before
+//! A publish is staged on the target's own mount and made durable; its plan is written; each step is one `renameat2`
+//! that overwrites nothing, and what it displaced is checked; the folders are made durable; then it is recorded as
+//! complete. Until then it is undone as a whole. A path that someone else changed is never overwritten: found before
 //! or during the steps it is a conflict and nothing is published; paths that no step touches are simply left alone.
 
 mod apply;
@@ -40,54 +40,54 @@ pub use settle::{Kept, KeptPlace, PublishOutcome, Settled};
 /// How many paths of a conflict are listed.
 const MAX_TOLD: usize = 100;
 
-/// Why a change is not published. Nothing of it is in the workspace then, unless the error says that it is unsettled.
+/// Why a change is not published. Then nothing of it is in the workspace, unless the error says that it was not undone.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// Somebody else changed the same paths.
+    /// Someone else changed the same paths.
     #[error("someone else changed {} meanwhile; nothing was published, run again on what is there now", quoted(.paths))]
     Conflict {
         /// The paths, the first hundred.
         paths: Vec<String>,
-        /// What somebody wrote at that very moment.
+        /// The content that someone wrote at that very moment.
         kept: Vec<Kept>,
     },
-    /// The change touches what no run may change.
+    /// The change touches a path that no run may change.
     #[error(transparent)]
     Denied(#[from] DeniedPath),
-    /// What decides whether the change may be published cannot be read.
+    /// A file that decides whether the change may be published cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// At the path of a new file or folder is something that is ignored, or that somebody else put there.
+    /// The path of a new file or folder is ignored and occupied, or someone else created something there.
     #[error(
         "`{wanted}` cannot be made: `{path}` is in the way, is no part of the change and stays; move it away"
     )]
     InTheWay {
-        /// What is to be made.
+        /// The path to be created.
         wanted: String,
-        /// What is in the way.
+        /// The path in the way.
         path: String,
     },
-    /// The file system lacks what atomic publishing needs.
+    /// The file system does not support atomic publishing.
     #[error("the file system of `{}` cannot exchange files atomically; move the workspace to ext4, xfs, btrfs or tmpfs", .0.display())]
     Unsupported(PathBuf),
     /// A file or folder cannot be read or written.
     #[error("cannot {action} `{}`; nothing was published, fix its permissions or free space", .path.display())]
     Io {
-        /// What was to be done.
+        /// The failed action.
         action: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// It could not be completed, and not be undone, either.
+    /// It could neither be completed nor undone.
     #[error(
         "publish `{publish}` was interrupted and could not be undone; free space or fix the permissions, then recover"
     )]
     Unsettled {
         /// Which publish.
         publish: String,
-        /// Why not.
+        /// The cause.
         source: Box<PublishError>,
     },
     /// `.crealeph` cannot be used.
@@ -105,7 +105,7 @@ fn quoted(paths: &[String]) -> String {
     paths.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes an error about a path of the workspace.
+/// Builds an error about a path of the workspace.
 fn io_error<'e>(
     action: &'static str,
     root: &'e Root,
@@ -130,12 +130,12 @@ impl HeldId {
     }
 }
 
-/// A change that is in the workspace now.
+/// A published change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// What was changed.
+    /// The changes.
     pub changes: Vec<Change>,
-    /// Earlier publishes that were settled on the way.
+    /// Earlier publishes that were recovered on the way.
     pub settled: Vec<Settled>,
 }
 
@@ -144,17 +144,17 @@ pub struct Published {
 #[derive(Debug)]
 pub struct Prepared<'w> {
     workspace: &'w Workspace,
-    /// Gone when it is over.
+    /// `None` when it is finished.
     journal: Option<Journal>,
     plan: Plan,
     stage: Stage,
 }
 
 impl Workspace {
-    /// Prepares a change: its contents are staged and its plan is written down, durably. The workspace is not touched.
+    /// Prepares a change: stages its contents and writes its plan, durably. The workspace is not touched.
     ///
     /// # Errors
-    /// When the change is denied, a content is missing, or something cannot be written.
+    /// If the change is denied, a content is missing, or something cannot be written.
     pub fn prepare(&self, capsule: &Capsule) -> Result<Prepared<'_>, PublishError> {
         self.check(capsule.changes(), capsule.after())??;
         self.keep_contents(capsule)?;
@@ -173,7 +173,7 @@ impl Workspace {
                 Ok(Prepared { workspace: self, journal: Some(journal), plan, stage: Stage::Prepared })
             }
             Err(error) => {
-                // What cannot be removed now is removed when the workspace is recovered.
+                // Anything that cannot be removed now is removed when the workspace is recovered.
                 let _ = journal.discard(&self.root);
                 Err(error)
             }
@@ -183,7 +183,7 @@ impl Workspace {
     /// The changes that are held, oldest first.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// If they cannot be listed.
     pub fn held(&self) -> Result<Vec<HeldId>, PublishError> {
         let mut held = Vec::new();
         for id in journal::all(&self.control)? {
@@ -199,10 +199,10 @@ impl Workspace {
         journal::is_committed(&self.control, id.as_str())
     }
 
-    /// Takes up a change that was held.
+    /// Opens a held change.
     ///
     /// # Errors
-    /// When no such change is held, or another process has taken it up.
+    /// If no such change is held, or another process has opened it.
     pub fn resume(&self, id: &HeldId) -> Result<Prepared<'_>, PublishError> {
         let not_held = || PublishError::NotHeld(id.as_str().to_owned());
         if !journal::all(&self.control)?.iter().any(|known| known == id.as_str()) {
@@ -217,18 +217,18 @@ impl Workspace {
         Ok(Prepared { workspace: self, journal: Some(journal), plan, stage: Stage::Held })
     }
 
-    /// Settles everything that a crash interrupted: undone as a whole, or known to be complete. To be called at every
-    /// start; what is going on in other processes is not touched.
+    /// Recovers everything that a crash interrupted: undone as a whole, or found to be complete. To be called at every
+    /// start; publishes of other processes are not touched.
     ///
     /// # Errors
-    /// When something cannot be undone; nothing is lost then, and it can be called again.
+    /// If something cannot be undone; nothing is lost then, and it can be called again.
     pub fn recover(&self) -> Result<Vec<Settled>, PublishError> {
         let lock = self.control.lock_to_publish()?;
         self.control.sweep(&lock)?;
         self.settle_others(&lock)
     }
 
-    /// Settles every publish that no process owns.
+    /// Recovers every publish that no process owns.
     fn settle_others(&self, _alone: &Lock) -> Result<Vec<Settled>, PublishError> {
         let mut settled = Vec::new();
         for id in journal::all(&self.control)? {
@@ -239,7 +239,7 @@ impl Workspace {
         Ok(settled)
     }
 
-    /// The publish that was interrupted and is not settled yet, if there is one.
+    /// The publish that was interrupted and is not recovered yet, if there is one.
     pub(crate) fn unsettled(&self, quiet: &Lock) -> Result<Option<String>, ControlError> {
         journal::interrupted(&self.control, quiet)
     }
@@ -256,12 +256,12 @@ impl Prepared<'_> {
         self.plan.before
     }
 
-    /// The state it leads to, if nobody else changed anything.
+    /// The state it leads to, if no one else changed anything.
     pub fn after(&self) -> StateHash {
         self.plan.after
     }
 
-    /// What it changes.
+    /// Its changes.
     pub fn changes(&self) -> Vec<Change> {
         self.plan.changes()
     }
@@ -274,7 +274,7 @@ impl Prepared<'_> {
     /// The paths whose staged content is not what the plan says.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn altered(&self) -> Result<Vec<String>, PublishError> {
         match &self.journal {
             Some(journal) => stage::altered(&self.workspace.root, journal, &self.plan),
@@ -282,18 +282,18 @@ impl Prepared<'_> {
         }
     }
 
-    /// The paths it changes that are no longer what they were, the first hundred: publishing would be a conflict.
+    /// The paths it changes that are no longer as it expects, the first hundred: publishing would be a conflict.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     pub fn conflicts(&self) -> Result<Vec<String>, PublishError> {
         apply::conflicts(&self.workspace.root, &self.plan)
     }
 
-    /// Publishes it: when this returns well the change is in the workspace, whole and durable.
+    /// Publishes it: if this succeeds, the change is in the workspace, whole and durable.
     ///
     /// # Errors
-    /// When somebody else changed the same paths, or something cannot be written; then nothing of it is there.
+    /// If someone else changed the same paths, or something cannot be written; then nothing of it is there.
     pub fn publish(mut self) -> Result<Published, PublishError> {
         let Some(journal) = self.journal.take() else { return Err(PublishError::NotHeld(String::new())) };
         let root = &self.workspace.root;
@@ -323,7 +323,7 @@ impl Prepared<'_> {
             return Err(undone(root, &journal, &self.plan, error));
         }
         if let Err(error) = journal.advance(Stage::Applying, Stage::Committed) {
-            // Whether it is complete on disk is not known; recovering finds out.
+            // Whether it is complete on disk is not known; recovery finds out.
             let publish = journal.id().to_owned();
             return Err(PublishError::Unsettled { publish, source: Box::new(error.into()) });
         }
@@ -331,10 +331,10 @@ impl Prepared<'_> {
         Ok(Published { changes: self.plan.changes(), settled })
     }
 
-    /// Keeps it durably, to be taken up later by its name.
+    /// Keeps it durably, to be opened later by its name.
     ///
     /// # Errors
-    /// When that cannot be written down.
+    /// If that cannot be written.
     pub fn hold(mut self) -> Result<HeldId, PublishError> {
         let Some(journal) = self.journal.take() else { return Err(PublishError::NotHeld(String::new())) };
         if self.stage != Stage::Held {
@@ -343,10 +343,10 @@ impl Prepared<'_> {
         Ok(HeldId(journal.id().to_owned()))
     }
 
-    /// Throws it away. The workspace was never touched.
+    /// Discards it. The workspace was never touched.
     ///
     /// # Errors
-    /// When its files cannot be removed.
+    /// If its files cannot be removed.
     pub fn discard(mut self) -> Result<(), PublishError> {
         match self.journal.take() {
             Some(journal) => discard(&self.workspace.root, journal, self.stage),
@@ -357,7 +357,7 @@ impl Prepared<'_> {
 
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
-        // One that is held stays held. What cannot be removed now is removed when the workspace is recovered.
+        // One that is held stays held. Anything that cannot be removed now is removed when the workspace is recovered.
         if let Some(journal) = self.journal.take().filter(|_| self.stage == Stage::Prepared) {
             let _ = journal.discard(&self.workspace.root);
         }
@@ -365,14 +365,14 @@ impl Drop for Prepared<'_> {
 }
 
 fn discard(root: &Root, journal: Journal, stage: Stage) -> Result<(), PublishError> {
-    // One whose slots are half gone must not be taken for one that is held.
+    // One whose slots are partly removed must not be mistaken for a held one.
     if stage == Stage::Held {
         journal.advance(Stage::Held, Stage::Prepared)?;
     }
     Ok(journal.discard(root)?)
 }
 
-/// Undoes the steps that were done, and returns why.
+/// Undoes the completed steps, and returns the reason.
 fn undone(root: &Root, journal: &Journal, plan: &Plan, error: PublishError) -> PublishError {
     match (settle::roll_back(root, journal, plan), error) {
         (Ok(kept), PublishError::Conflict { paths, .. }) => PublishError::Conflict { paths, kept },

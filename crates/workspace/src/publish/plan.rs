@@ -1,8 +1,8 @@
-//! What a publish does, step by step, as it is written down before anything is done. Owns the order of the steps and the
+//! The steps of a publish, written before any is carried out. Owns the order of the steps and the
 //! plan's form on disk; refuses a plan that is damaged.
 //!
-//! The steps are in an order that can be done and, backwards, undone: files and links that go away, folders that make way
-//! for a file, folders that are needed, then everything that is new or other. On disk a plan is one line of JSON and, on a
+//! The steps are in an order that can be carried out and, backwards, undone: files and links to delete, folders that make way
+//! for a file, folders that are needed, then everything that is new or changed. On disk a plan is one line of JSON and, on a
 //! second line, the BLAKE3 of the first in hex.
 
 use crealeph_contracts::digest::Blake3;
@@ -15,7 +15,7 @@ use crate::state::StateHash;
 
 const VERSION: u32 = 1;
 
-/// Where a content waits, or what was displaced is put: a number in one of the plan's areas.
+/// The place of a staged content, or of a displaced file: a number in one of the plan's areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     /// Which of the plan's areas.
@@ -27,15 +27,15 @@ pub(super) struct Slot {
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PublishStep {
-    /// A file or link goes away, into its slot.
+    /// A file or link is deleted, into its slot.
     Delete { path: TreePath, before: TreeNode, slot: Slot },
     /// An empty folder makes way for a file or link.
     RemoveFolder { path: TreePath, mode: u32 },
     /// A folder is needed.
     MakeFolder { path: TreePath },
-    /// A file or link comes from its slot to where nothing is.
+    /// A file or link comes from its slot to an empty place.
     Create { path: TreePath, after: TreeNode, slot: Slot },
-    /// A file or link and what is in its slot change places.
+    /// A file or link and its slot's content change places.
     Replace { path: TreePath, before: TreeNode, after: TreeNode, slot: Slot },
 }
 
@@ -68,12 +68,12 @@ pub(super) struct Plan {
     /// Folders, relative to the workspace, under whose `.crealeph` the slots are: one for each mount.
     pub(super) areas: Vec<String>,
     pub(super) steps: Vec<PublishStep>,
-    /// Folders that something was deleted from, deepest first: those left empty go, too.
+    /// Folders that something was deleted from, deepest first: those left empty are removed, too.
     pub(super) emptied: Vec<String>,
 }
 
 impl Plan {
-    /// The changes it makes, sorted by path.
+    /// Its changes, sorted by path.
     pub(super) fn changes(&self) -> Vec<Change> {
         let mut changes: Vec<Change> = self
             .steps
@@ -120,7 +120,7 @@ impl Plan {
         let steps: Vec<PublishStep> = text.steps.iter().map(StepText::parse).collect::<Option<_>>()?;
         let has_area = |step: &PublishStep| step.slot().is_none_or(|slot| slot.area < text.areas.len());
         steps.iter().all(has_area).then_some(())?;
-        // Folders of the workspace, whatever is written there: what is in a slot is moved and removed.
+        // Folders of the workspace, whatever is written there: slots' contents are moved and removed.
         let is_beneath = |folder: &String| folder.is_empty() || TreePath::parse(folder).is_ok();
         text.areas.iter().chain(&text.emptied).all(is_beneath).then_some(())?;
         Some(Plan {

@@ -1,8 +1,8 @@
-//! Settling what was interrupted, and clearing away what is over. Owns undoing, which can itself be interrupted and done
-//! again; and that nothing someone else wrote is ever removed: it is left in its place or kept beside, and reported.
+//! Recovering interrupted publishes, and clearing finished ones. Owns undoing, which can itself be interrupted and
+//! repeated; and that nothing that someone else wrote is ever removed: it is left in its place or kept elsewhere, and reported.
 //!
-//! Its slot shows whether a step was done: a file or link that was to arrive is no longer in it, one that was to go
-//! away is. What is in a slot is removed only when it is, to the byte, what the plan says it must be.
+//! Its slot shows whether a step was done: a file or link that was to be created is no longer in it, a deleted one
+//! is. A slot's content is removed only if it is, to the byte, what the plan says.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ use super::{PublishError, apply, fault, io_error};
 /// How often undoing a step is tried while someone else changes the same path.
 const TRIES: usize = 8;
 
-/// What became of a publish that was not over.
+/// The outcome of an unfinished publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishOutcome {
     /// It had not begun; there was nothing to undo.
     Discarded,
-    /// It was interrupted, and everything it had done was undone.
+    /// It was interrupted, and all its steps were undone.
     RolledBack,
     /// It was complete.
     Published,
 }
 
-/// A content that somebody else wrote at the moment of a publish.
+/// A content that someone else wrote at the moment of a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The path it was written to.
@@ -38,27 +38,27 @@ pub struct Kept {
     pub place: KeptPlace,
 }
 
-/// Where a content is kept.
+/// The place of a kept content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeptPlace {
     /// At its own path, where it was written.
     InPlace,
-    /// In this file under `.crealeph/kept`, because its path holds something else.
+    /// In this file under `.crealeph/kept`, because its path has another content.
     Beside(PathBuf),
 }
 
-/// A publish that was settled.
+/// A recovered publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// Which.
     pub publish: String,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: PublishOutcome,
-    /// What somebody else wrote meanwhile.
+    /// What someone else wrote meanwhile.
     pub kept: Vec<Kept>,
 }
 
-/// Settles a publish whose owner is gone. Returns nothing if it is still held, or was finished and nobody else wrote.
+/// Recovers a publish whose owner is gone. Returns `None` if it is still held, or was finished and no one else wrote.
 pub(super) fn settle(root: &Root, journal: Journal) -> Result<Option<Settled>, PublishError> {
     let publish = journal.id().to_owned();
     let settled = |outcome, kept| Settled { publish, outcome, kept };
@@ -86,7 +86,7 @@ pub(super) fn settle(root: &Root, journal: Journal) -> Result<Option<Settled>, P
     }
 }
 
-/// Undoes every step that was done, last first. What was staged stays in its slot until the publish is cleared away.
+/// Undoes every completed step, last first. Staged contents stay in their slots until the publish is cleared.
 pub(super) fn roll_back(root: &Root, journal: &Journal, plan: &Plan) -> Result<Vec<Kept>, PublishError> {
     let mut undo = Undo { root, journal, plan, kept: Vec::new() };
     for step in plan.steps.iter().rev() {
@@ -101,7 +101,7 @@ pub(super) fn roll_back(root: &Root, journal: &Journal, plan: &Plan) -> Result<V
     Ok(kept)
 }
 
-/// Removes what a publish that is over left in its slots, apart from what somebody wrote into it. As long as somebody
+/// Removes what a finished publish left in its slots, except what someone wrote into it. As long as someone
 /// still has some of it open for writing, all of it stays.
 fn clear(root: &Root, journal: Journal, plan: &Plan, stage: Stage) -> Result<Vec<Kept>, PublishError> {
     if journal.is_being_written(root, plan) {
@@ -145,7 +145,7 @@ impl Undo<'_> {
             PublishStep::Delete { slot, .. } => self.delete(step, *slot),
             PublishStep::MakeFolder { path } => match Spot::at(self.root, path)? {
                 Some(spot) => match spot.remove_folder() {
-                    // Somebody uses it already, or it was never made.
+                    // It is already used, or was never created.
                     Err(error) if is_not_empty(&error) || is_gone(&error) => Ok(()),
                     removed => removed,
                 },
@@ -161,7 +161,7 @@ impl Undo<'_> {
         }
     }
 
-    /// Takes back what was created, into its slot.
+    /// Moves a created entry back into its slot.
     fn create(&mut self, step: &PublishStep, after: &TreeNode, slot: Slot) -> io::Result<()> {
         let slot = self.journal.slot(self.root, self.plan, slot)?;
         if slot.stat()?.is_some() {
@@ -183,7 +183,7 @@ impl Undo<'_> {
             if slot.look()?.is(after) {
                 return Ok(());
             }
-            // Somebody wrote to it in the last moment: it goes back, unless its place is taken again.
+            // Someone wrote to it in the last moment: it is moved back, unless its place is taken again.
             match slot.move_to(&target) {
                 Err(error) if is_there(&error) => return self.keep_beside(step, &slot),
                 moved => moved?,
@@ -222,7 +222,7 @@ impl Undo<'_> {
             if slot.look()?.is(after) {
                 return Ok(());
             }
-            // Somebody saved in the last moment: what they wrote belongs in its place.
+            // Someone saved in the last moment: their content belongs in its place.
             match slot.exchange(&target) {
                 Err(error) if is_gone(&error) => return self.keep_beside(step, &slot),
                 exchanged => exchanged?,
@@ -232,7 +232,7 @@ impl Undo<'_> {
         self.keep_beside(step, &slot)
     }
 
-    /// Puts back what was deleted.
+    /// Puts back a deleted entry.
     fn delete(&mut self, step: &PublishStep, slot: Slot) -> io::Result<()> {
         let slot = self.journal.slot(self.root, self.plan, slot)?;
         if slot.stat()?.is_none() {
@@ -249,11 +249,11 @@ impl Undo<'_> {
         }
     }
 
-    /// Leaves what is in a slot to be removed if it is what it must be, and keeps it otherwise.
+    /// Leaves a slot's content to be removed if it is as planned, and keeps it otherwise.
     fn clear(&mut self, step: &PublishStep, slot: Slot, expected: &TreeNode) -> io::Result<()> {
         let slot = match self.journal.slot(self.root, self.plan, slot) {
             Ok(slot) => slot,
-            // The slots were removed already.
+            // The slots were already removed.
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -269,7 +269,7 @@ impl Undo<'_> {
         Ok(())
     }
 
-    /// Moves what is in a slot to where it is kept, under a name of its own.
+    /// Moves a slot's content to the kept ones, under a name of its own.
     fn keep_beside(&mut self, step: &PublishStep, slot: &Spot) -> io::Result<()> {
         let Some(number) = step.slot() else { return Ok(()) };
         let folder = self.journal.kept(self.root, self.plan, number);

@@ -1,5 +1,5 @@
-//! One name in one folder, and what the kernel can do with it in a single step. Owns the few operations a publish is made
-//! of; none follows a link, none overwrites anything.
+//! One name in one folder, and what the kernel can do with it in a single step. Owns the few operations of a publish;
+//! none follows a link, none overwrites anything.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ pub(super) struct Spot {
     name: String,
 }
 
-/// What is at a spot.
+/// The entry of a spot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Nothing,
@@ -37,7 +37,7 @@ impl Seen {
 }
 
 impl Spot {
-    /// A path of the workspace; nothing if its folder is gone.
+    /// A path of the workspace; `None` if its folder is gone.
     pub(super) fn at(root: &Root, path: &TreePath) -> io::Result<Option<Self>> {
         let (folder, name) = path.split();
         match root.folder(folder) {
@@ -58,7 +58,7 @@ impl Spot {
         stat_in(&self.folder, &self.name)
     }
 
-    /// What is here, its content read.
+    /// The entry here, with its content read.
     pub(super) fn look(&self) -> io::Result<Seen> {
         let Some(stat) = self.stat()? else { return Ok(Seen::Nothing) };
         match unread_in(&self.folder, &self.name, &stat)? {
@@ -73,13 +73,13 @@ impl Spot {
         }
     }
 
-    /// Moves what is here to another spot where nothing is; `EEXIST` if something is.
+    /// Moves the entry here to another spot that is empty; `EEXIST` if it is not.
     pub(super) fn move_to(&self, other: &Spot) -> io::Result<()> {
         let flags = RenameFlags::NOREPLACE;
         Ok(rustix::fs::renameat_with(&self.folder, &self.name, &other.folder, &other.name, flags)?)
     }
 
-    /// Lets what is here and what is at another spot change places, as one step.
+    /// Exchanges the entry here and the entry of another spot, as one step.
     pub(super) fn exchange(&self, other: &Spot) -> io::Result<()> {
         let flags = RenameFlags::EXCHANGE;
         Ok(rustix::fs::renameat_with(&self.folder, &self.name, &other.folder, &other.name, flags)?)
@@ -116,7 +116,7 @@ impl Spot {
         Ok(rustix::fs::symlinkat(target, &self.folder, &self.name)?)
     }
 
-    /// Makes what was done in the folder durable.
+    /// Makes the changes in the folder durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.folder)?)
     }
@@ -127,7 +127,7 @@ pub(super) fn is_not_empty(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOTEMPTY | Errno::EXIST))
 }
 
-/// Whether an error says that the file system cannot do what is asked at all.
+/// Whether an error says that the file system does not support the operation at all.
 pub(super) fn is_unsupported(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP))
 }

@@ -1,5 +1,5 @@
-//! Preparing a publish: the plan, and every content on the target's own mount. Owns the order of the steps and what a new
-//! file looks like; nothing in the workspace is touched.
+//! Preparing a publish: the plan, and every content on the target's own mount. Owns the order of the steps and the permissions of
+//! new files; nothing in the workspace is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -90,7 +90,7 @@ fn is_folder(root: &Root, path: &str) -> io::Result<bool> {
     Ok(stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory))
 }
 
-/// The folder at a path and those in it, deepest first, all to be removed. It may hold nothing but what is deleted.
+/// The folder at a path and those in it, deepest first, all to be removed. It may contain only deleted entries.
 fn folders_in(
     root: &Root,
     path: &TreePath,
@@ -118,7 +118,7 @@ fn folders_in(
     Ok(())
 }
 
-/// Which mount a folder is on, identified by the topmost folder of the workspace on the same mount.
+/// The mount of a folder, identified by the topmost folder of the workspace on the same mount.
 struct Areas<'r> {
     root: &'r Root,
     tops: Vec<String>,
@@ -143,7 +143,7 @@ impl Areas<'_> {
     }
 }
 
-/// The topmost folder on the mount of a folder, or of the nearest one above it that is there.
+/// The topmost folder on the mount of a folder, or of its nearest existing parent.
 fn top_of_mount(root: &Root, folder: &str) -> io::Result<String> {
     let ways_up = std::iter::once(folder).chain(folders_above(folder)).chain(std::iter::once(""));
     let mut found: Option<((u32, u32, u64), String)> = None;
@@ -204,7 +204,7 @@ pub(super) fn stage(workspace: &Workspace, journal: &Journal, plan: &Plan) -> Re
     Ok(journal.sync_slots(root, plan)?)
 }
 
-/// The paths whose slot does not hold what the plan says.
+/// The paths whose slot does not match the plan.
 pub(super) fn altered(root: &Root, journal: &Journal, plan: &Plan) -> Result<Vec<String>, PublishError> {
     let mut altered = Vec::new();
     for step in &plan.steps {
@@ -222,7 +222,7 @@ pub(super) fn altered(root: &Root, journal: &Journal, plan: &Plan) -> Result<Vec
 }
 
 /// Gives a staged file the permissions and the owner of the one it replaces, or the owner of its folder if it is new
-/// and made by root. Its executable bit is what the state says.
+/// and created by root. Its executable bit is the state's.
 fn dress(root: &Root, file: &File, path: &str, executable: bool, replaces: bool) -> io::Result<()> {
     let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let replaced = if replaces { root.stat(path)?.filter(is_file) } else { None };
@@ -233,7 +233,7 @@ fn dress(root: &Root, file: &File, path: &str, executable: bool, replaces: bool)
     };
     if let Some(model) = model.filter(|model| (model.st_uid, model.st_gid) != (own.st_uid, own.st_gid)) {
         let (owner, group) = (Uid::from_raw(model.st_uid), Gid::from_raw(model.st_gid));
-        // Only root may give a file away; an editor that saves by renaming leaves the same.
+        // Only root may change a file's owner; an editor that saves by renaming leaves the same.
         let _ = rustix::fs::fchown(file, Some(owner), Some(group));
     }
     let mode = replaced.map_or(own.st_mode, |replaced| replaced.st_mode) & PERMISSIONS;
@@ -248,7 +248,7 @@ fn dress(root: &Root, file: &File, path: &str, executable: bool, replaces: bool)
     Ok(())
 }
 
-/// The nearest folder above a path that is there.
+/// The nearest existing folder above a path.
 pub(super) fn nearest_folder(root: &Root, path: &str) -> io::Result<Option<Stat>> {
     for folder in folders_above(path).chain(std::iter::once("")) {
         match root.folder(folder) {

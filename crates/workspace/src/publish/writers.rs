@@ -1,7 +1,7 @@
-//! Who has a displaced file open for writing. Owns the asking, by `/proc`; it sees what this user may see, which is every
-//! editor of the same person.
+//! Who has a displaced file open for writing. Owns the check, by `/proc`; it sees what this user may see, which includes every
+//! editor of the same user.
 //!
-//! A displaced file can no longer be opened by its path. So once nobody has it open, its content is final.
+//! A displaced file can no longer be opened by its path. So once no one has it open, its content is final.
 
 use std::collections::BTreeSet;
 use std::fs;

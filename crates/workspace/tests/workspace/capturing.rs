@@ -1,4 +1,4 @@
-//! What of a view's changes counts, what is discarded, and what is refused (R26, R27).
+//! Which of a view's changes count, which are discarded, and which are refused (R26, R27).
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode};
 use crate::place::{Place, path};
 use crate::view::View;
 
-/// What a view made of a workspace gives after a test has changed it.
+/// The result for a view of a workspace after a test has changed it.
 fn captured(place: &Place, change: impl FnOnce(&View)) -> Result<Capsule, CaptureError> {
     let workspace = place.workspace();
     let before = workspace.snapshot().unwrap();
@@ -197,7 +197,7 @@ fn a_link_into_a_guarded_folder_is_denied_however_it_gets_there() {
         let denied = denied.unwrap_err().to_string();
         assert!(denied.starts_with(&format!("Denied path: {path} (")), "{path} -> {target}: {denied}");
     }
-    // Through two links that are both new. A circle leads nowhere.
+    // Through two links that are both new. A cycle leads nowhere.
     let two = |one: &str, other: &str| {
         captured(&place, |view| {
             view.place.link("m", one);
@@ -274,7 +274,7 @@ fn deleting_everything_spares_what_is_ignored() {
         [".gitignore", "src", "b", "target"].iter().for_each(|path| view.remove(path));
     })
     .unwrap();
-    // Without its rules the folder they hid would count, so its files are gone by the run's own doing.
+    // Without its rules the folder they hid would count, so the run itself removed its files.
     expect(
         &capsule,
         &[
@@ -291,7 +291,7 @@ fn deleting_everything_spares_what_is_ignored() {
 
 #[test]
 fn removed_rules_that_never_applied_do_not_come_into_force() {
-    // What is tracked in an ignored folder counts, but its ignore file is not asked; then all of it is removed.
+    // Tracked files in an ignored folder count, but its ignore file does not apply; then all of it is removed.
     let place = Place::with(&[(".gitignore", "*\n"), ("i/.gitignore", "*\n"), ("i/j", "1")]);
     place.track("", &[".gitignore", "i/.gitignore"]);
     let capsule =

@@ -78,7 +78,7 @@ fn a_file_with_ten_thousand_hunks() {
     assert_eq!(deltas(&before, &after).len(), 10_000);
 }
 
-/// What a person is shown of the changes, within a bound.
+/// The changes as shown to a person, within a limit.
 fn shown(place: &Place, max_bytes: usize, change: impl FnOnce(&Place)) -> String {
     let workspace = place.workspace();
     let before = workspace.snapshot().unwrap();

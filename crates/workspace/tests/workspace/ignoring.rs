@@ -144,6 +144,6 @@ fn the_index_beats_ignored_folders_that_became_links() {
     let place = Place::with(&[(".gitignore", "out/\n"), ("real/x", "x")]);
     place.link("out", "real");
     place.track("", &["out/x"]);
-    // A link is no folder, so the rule does not match it, and nothing is reached through it.
+    // A link is not a folder, so the rule does not match it, and nothing is reached through it.
     assert_eq!(place.paths(), [".gitignore", "out", "real/x"]);
 }

@@ -1,4 +1,4 @@
-//! The store and the states in it: what is put is what comes back, or an error.
+//! The store and its states: what is stored is read back, or an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -193,7 +193,7 @@ fn cleaning_leaves_what_the_needed_states_need() {
     let reported = workspace.clean(&[hash(2), hash(1)].into(), false).unwrap();
     assert_eq!((reported.states, reported.contents), (1, 1));
     assert_eq!([2, 3].map(restored), [true, false]);
-    // What was removed can be kept again.
+    // A removed state can be kept again.
     workspace.keep_after(&states[2], &states[3], Hidden::NOTHING).unwrap();
     assert_eq!([2, 3].map(restored), [true, true]);
     fs::write(place.at(".crealeph/states").join(hash(3).to_string()), "no manifest").unwrap();
@@ -270,7 +270,7 @@ fn a_content_that_git_lost_is_named_by_path() {
     for said in [restored, exported] {
         assert!(said.contains("`d/lost`") && said.contains(blob.as_str()), "{said}");
     }
-    // Without anybody who could ask git, it is as if it was not there.
+    // Without access to git, it is missing.
     let alone = place.workspace().restore(state.hash(), &Place::new().at("into"));
     assert!(matches!(alone, Err(KeepError::Store(StoreError::Missing(_)))), "{alone:?}");
 }

@@ -1,4 +1,4 @@
-//! What is taken over from the last scan is what a scan that knows nothing would find, whatever happened in between.
+//! What is reused from the last scan is what a scan without a cache would find, whatever happened in between.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,7 +13,7 @@ fn fresh(place: &Place) -> StateHash {
     state_without_cache(place.path()).unwrap().state().hash()
 }
 
-/// Waits until the file system's clock has moved on, so that everything that is there can be believed.
+/// Waits until the file system's clock has moved on, so that everything can be cached.
 fn wait(place: &Place) {
     let now = || {
         let probe = place.at(".crealeph/probe");
@@ -27,8 +27,8 @@ fn wait(place: &Place) {
     }
 }
 
-/// Everything in the workspace is known; then something happens. A later read that uses what is known finds the same as one
-/// that knows nothing: in a new process, and in one that has read before.
+/// Everything in the workspace is cached; then something happens. A later read with the cache finds the same as one
+/// without it: in a new process, and in one that has read before.
 fn check(place: &Place, what: &str, happens: impl FnOnce()) {
     let reader = place.workspace();
     for _ in 0..2 {
@@ -136,7 +136,7 @@ fn times_that_are_set_back_hide_nothing() {
     }
 }
 
-/// What can no longer be read is said, not taken from what was known.
+/// A file that can no longer be read is reported, not taken from the cache.
 #[test]
 fn a_cached_tree_is_still_refused() {
     let place = tree();
@@ -147,7 +147,7 @@ fn a_cached_tree_is_still_refused() {
     check(&place, "it is fixed", || ());
 }
 
-/// A cache of another device, or in the form of an earlier version, is no cache.
+/// A cache of another device, or in the format of an earlier version, is ignored.
 #[test]
 fn a_cache_in_another_format_is_ignored() {
     let place = tree();
@@ -160,7 +160,7 @@ fn a_cache_in_another_format_is_ignored() {
     assert_eq!((again.tally().read_files, again.state().hash()), (again.tally().entries - 1, fresh(&place)));
 }
 
-/// What is known is not written down again, also where folders hold what is ignored.
+/// An unchanged cache is not written again, even if folders have ignored files.
 #[test]
 fn nothing_is_written_if_nothing_is_new() {
     let place = tree();

@@ -1,4 +1,4 @@
-//! A workspace in a temporary folder, and short ways to fill and look at it.
+//! A workspace in a temporary folder, and helpers to fill and read it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ impl Place {
         Place { folder: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap() }
     }
 
-    /// A place where temporary files usually are, which may be a disk.
+    /// The usual place of temporary files, which may be a disk.
     pub(crate) fn on_disk() -> Place {
         Place { folder: tempfile::tempdir().unwrap() }
     }
@@ -65,7 +65,7 @@ impl Place {
         self.snapshot().state().entries().keys().map(ToString::to_string).collect()
     }
 
-    /// What a snapshot is refused with.
+    /// The error of a refused snapshot.
     pub(crate) fn refusals(&self) -> Vec<String> {
         match self.workspace().snapshot() {
             Err(SnapshotError::Scan(ScanError::Refused(refusals))) => {

@@ -1,4 +1,4 @@
-//! Publishing from outside: laws over random trees, what a published file looks like, conflicts, and holding.
+//! Publishing from outside: laws over random trees, the metadata of a published file, conflicts, and holding.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use proptest::test_runner::Config;
 use crate::place::{Place, path};
 use crate::view::View;
 
-/// What a view of a workspace gives after a test has changed it, frozen.
+/// The change of a view of a workspace after a test has changed it, frozen.
 fn captured(place: &Place, change: impl FnOnce(&View)) -> Capsule {
     let workspace = place.workspace();
     let before = workspace.snapshot().unwrap();
@@ -55,7 +55,7 @@ fn tree() -> impl Strategy<Value = BTreeMap<usize, Thing>> {
     proptest::collection::btree_map(0..PATHS.len(), thing, 0..8)
 }
 
-/// Writes a tree, leaving out what lies under a file.
+/// Writes a tree, leaving out entries below a file.
 fn plant(place: &Place, tree: &BTreeMap<usize, Thing>) {
     for (at, thing) in tree {
         let path = PATHS[*at];
@@ -115,7 +115,7 @@ proptest! {
         assert!(total >= capsule.changes().len() as u64);
 
         match workspace.prepare(&capsule).and_then(Prepared::discard) {
-            // An ignored file lies in a folder that is to become a file.
+            // An ignored file is in a folder that is to become a file.
             Ok(()) | Err(PublishError::InTheWay { .. }) => {}
             Err(other) => panic!("{other}"),
         }
@@ -185,7 +185,7 @@ fn a_published_file_keeps_its_permissions_and_new_ones_are_plain() {
 #[test]
 fn owners_are_kept_if_root_publishes() {
     let place = Place::with(&[("theirs", "1"), ("folder/x", "1")]);
-    // Only root can give files away; for everyone else all files are their own, and stay so.
+    // Only root can change owners; for everyone else all files are their own, and stay so.
     let other = if rustix::process::geteuid().is_root() { 1234 } else { rustix::process::geteuid().as_raw() };
     for owned in ["theirs", "folder"] {
         std::os::unix::fs::chown(place.at(owned), Some(other), None).unwrap();
@@ -331,7 +331,7 @@ fn a_held_change_waits_for_another_process() {
     let resumed = later.resume(&id).unwrap();
     assert_eq!((resumed.before(), resumed.after()), (capsule.before(), capsule.after().hash()));
     assert_eq!(resumed.changes(), capsule.changes());
-    // While one process has it, no other takes it or sweeps it away.
+    // While one process has it, no other takes it or removes it.
     assert!(workspace.resume(&id).is_err());
     workspace.recover().unwrap();
     drop(resumed);

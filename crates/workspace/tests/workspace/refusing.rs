@@ -1,4 +1,4 @@
-//! What no state can hold is refused, and the path is named.
+//! Files that no state can hold are refused, and the path is named.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ fn pipes_sockets_and_devices() {
         "`d/pipe` is a FIFO; remove it or ignore it".to_owned(),
         "`socket` is a socket; remove it or ignore it".to_owned(),
     ];
-    // Only root may make a device; everyone else has the two above.
+    // Only root may create a device; everyone else has the two above.
     if rustix::fs::mknodat(CWD, place.at("null"), FileType::CharacterDevice, mode, device).is_ok() {
         expected.insert(1, "`null` is a device node; remove it or ignore it".to_owned());
     }

@@ -1,4 +1,4 @@
-//! What a state holds, that it is the same everywhere, and that the cache never hides a change.
+//! The content of a state, that it is the same everywhere, and that the cache never hides a change.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -57,7 +57,7 @@ fn an_unchanged_tree_is_not_read_again() {
     assert_eq!(place.paths(), ["d/b", "d/c"]);
 }
 
-/// Waits until the file system's clock has left the grain the files were written in.
+/// Waits until the file system's clock has left the granule in which the files were written.
 fn settle(place: &Place) {
     let probe = place.at(".crealeph/probe");
     let newest = ["a", "d/b", "d/c"].map(|file| {

@@ -1,4 +1,4 @@
-//! A copy of a workspace that stands for a copy-on-write view: changed by a test, then compared file by file.
+//! A copy of a workspace that acts as a copy-on-write view: changed by a test, then compared file by file.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -28,7 +28,7 @@ impl View {
         }
     }
 
-    /// What is not as it is in the workspace.
+    /// The differences from the workspace.
     pub(crate) fn changes(&self, place: &Place) -> ViewChanges {
         let mut changes = ViewChanges { folder: self.place.path().to_owned(), ..ViewChanges::default() };
         compare(place.path(), self.place.path(), Path::new(""), &mut changes);

@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 
 use super::scene::{after, before, capsule, files_under, quick_folder, state, write};
 
-/// What the started process is to do, where, and at which moment it is to die.
+/// The task of the child process: what to do, where, and at which moment to die.
 const ROLE: &str = "CREALEPH_TEST_ROLE";
 const FOLDER: &str = "CREALEPH_TEST_FOLDER";
 const MOMENT: &str = "CREALEPH_TEST_MOMENT";
@@ -36,7 +36,7 @@ fn run(role: &str, folder: &Path, moment: usize) -> ExitStatus {
     start(role, folder, moment).wait_with_output().unwrap().status
 }
 
-/// Does nothing when the tests run; does its task as a process of its own.
+/// Does nothing when the tests run; does its task as a child process.
 #[test]
 fn child_process() {
     let (Ok(role), Some(folder)) = (std::env::var(ROLE), std::env::var_os(FOLDER)) else { return };

@@ -1,4 +1,4 @@
-//! Somebody saving a file at the worst moments, in every way editors do: no edit is lost, and everything else is exactly
+//! Someone saves a file at the worst moments, in every way that editors do: no edit is lost, and everything else is exactly
 //! before or exactly after.
 
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ fn holds_edit(path: &Path) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text == EDIT)
 }
 
-/// Publishes while somebody saves a file at one moment. Tells whether there was such a moment.
+/// Publishes while someone saves a file at one moment. Returns whether there was such a moment.
 fn publish_with_edit(path: &'static str, way: Way, moment: usize) -> bool {
     let folder = quick_folder();
     write(folder.path(), &before());
@@ -113,7 +113,7 @@ fn publish_with_edit(path: &'static str, way: Way, moment: usize) -> bool {
     };
     let (result, reports) = with_hook(saves, || {
         let result = workspace.prepare(&capsule).and_then(|prepared| prepared.publish());
-        // The first settles what is there; the second clears away what was displaced.
+        // The first recovers; the second clears the displaced files.
         let reports = [workspace.recover().unwrap(), workspace.recover().unwrap()].concat();
         (result, reports)
     });
@@ -133,7 +133,7 @@ fn publish_with_edit(path: &'static str, way: Way, moment: usize) -> bool {
     let kept = files_under(&folder.path().join(".crealeph/kept"));
     let in_place = holds_edit(&folder.path().join(path));
     assert!(in_place || kept.iter().any(|file| holds_edit(file)), "the edit is lost: {said}");
-    // What is kept beside is reported, by a conflict or when it is recovered.
+    // A kept file is reported, by a conflict or by recovery.
     let mut places: Vec<KeptPlace> =
         reports.into_iter().flat_map(|settled| settled.kept).map(|kept| kept.place).collect();
     if let Err(PublishError::Conflict { kept, .. }) = result {

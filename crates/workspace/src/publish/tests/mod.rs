@@ -1,4 +1,4 @@
-//! Publishing under fire: a process killed at every moment, and somebody saving files at every moment.
+//! Publishing under stress: a process killed at every moment, and someone saving files at every moment.
 
 mod crash;
 mod editor;

@@ -24,7 +24,7 @@ pub(super) enum Thing {
 
 pub(super) type Tree = BTreeMap<&'static str, Thing>;
 
-/// Everything that can become of a path, in two trees.
+/// Every kind of change of a path, in two trees.
 pub(super) fn before() -> Tree {
     BTreeMap::from([
         ("content", Thing::File("one\n")),
