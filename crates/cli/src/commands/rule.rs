@@ -64,7 +64,7 @@ pub(super) enum RuleTask {
     },
     /// Print the rules in force
     Show,
-    /// Print what past drafts and changes of runs would have needed under the rules of a file
+    /// Print what past drafts and changes would have needed under the rules of a file
     Test {
         /// Rules, TOML [default: the rules in force]
         file: Option<PathBuf>,

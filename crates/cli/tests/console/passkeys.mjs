@@ -25,7 +25,7 @@ async function decideSeveral(visitor, page) {
   await page.goto(`${url}/inbox`);
   const box = (id) => page.locator(`[data-mark="${id}"]`);
   await box(alike[0]).check();
-  assert.ok(await box(unlike).isDisabled(), 'what is not alike cannot be marked with it');
+  assert.ok(await box(unlike).isDisabled(), 'a different kind cannot be marked with it');
   await box(alike[1]).check();
   // By keyboard: the rows are newest first.
   const rows = await page.locator('[data-row]').evaluateAll((all) => all.map((row) => row.querySelector('[data-mark]')?.dataset.mark));
@@ -65,7 +65,7 @@ async function decideSeveral(visitor, page) {
   assert.match(await page.locator('main').innerText(), /landed .* is left out/);
   const refused = await page.goto(`${url}/inbox/several?ids=${second},${unlike}`);
   assert.equal(refused.status(), 400);
-  assert.match(await page.locator('main').innerText(), /not alike: drafts for landing_plan under the rule web, and drafts for site_plan/);
+  assert.match(await page.locator('main').innerText(), /of different kinds: drafts for landing_plan under the rule web, and drafts for site_plan/);
   assert.equal((await page.goto(`${url}/inbox/several?ids=${Array.from({ length: 21 }, (_, at) => `d-${at}`)}`)).status(), 400);
   await page.getByText('at most 20 at once').waitFor();
   await page.goto(`${url}/access`);
@@ -117,7 +117,7 @@ await tell({
     await page.waitForURL(/\/inbox\/.+#reject$/);
     await page.waitForFunction(() => document.activeElement?.name === 'reason');
     await page.keyboard.press('Enter');
-    assert.equal(await page.evaluate(() => document.activeElement.value), 'reject', 'Enter goes on to the button');
+    assert.equal(await page.evaluate(() => document.activeElement.value), 'reject', 'Enter moves to the button');
     await page.keyboard.press('a');
     assert.equal(await page.evaluate(() => document.activeElement.value), 'approve');
     assert.match(await page.locator('h1').innerText(), /waiting/);

@@ -395,10 +395,7 @@ fn globs(key: &str, globs: &[&str]) -> Result<GlobSet, Wrong> {
     for glob in globs {
         // On a file system that folds case `.ENV` is `.env`.
         let built = GlobBuilder::new(glob).literal_separator(true).case_insensitive(true).build();
-        set.add(
-            built
-                .map_err(|error| format!("`{key}` holds the glob `{glob}`, which cannot be read: {error}"))?,
-        );
+        set.add(built.map_err(|error| format!("`{key}` has the invalid glob `{glob}`: {error}"))?);
     }
     set.build().map_err(|error| format!("the globs of `{key}` cannot be used: {error}"))
 }

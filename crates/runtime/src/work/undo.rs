@@ -40,7 +40,7 @@ pub struct LandedRun {
 /// How a run is to be undone.
 #[derive(Clone, Debug)]
 pub struct UndoOptions {
-    /// The item of the undoing, from [`LandedRun::undo_item`].
+    /// The item of the undo, from [`LandedRun::undo_item`].
     pub item: WorkItem,
     /// The agent whose rules apply and whose tests' grants are used, by name [default: the agent of the run].
     pub agent: Option<String>,

@@ -46,7 +46,7 @@ pub(super) fn run_of(outcome: &ItemOutcome) -> Option<Uuid> {
     }
 }
 
-/// Whether an id was made here, for a task that was given in words or for an undoing, and says nothing.
+/// Whether an id was generated, for a task given in words or for an undo, and says nothing.
 pub(in crate::commands) fn is_made_id(item: &str) -> bool {
     let is_after = |prefix: &str| item.strip_prefix(prefix).is_some_and(|id| Uuid::parse(id).is_some());
     [TASK_PREFIX, UNDO_PREFIX].into_iter().any(is_after)
