@@ -250,9 +250,9 @@ mod tests {
             (small(1, b""), "version"),
             ([b"DIRK", &small(2, b"")[4..]].concat(), "start"),
             (small(2, b"fsmn\0\0\0\0"), "extension"),
-            (small(2, b"TREE\0\0\0\x09"), "cut"),
+            (small(2, b"TREE\0\0\0\x09"), "truncated"),
             (small(2, b"link\0\0\0\x15aaaaaaaaaaaaaaaaaaaaa"), "bitmap"),
-            (b"DIRC".to_vec(), "cut"),
+            (b"DIRC".to_vec(), "truncated"),
         ] {
             assert!(parse(&bytes, 20).unwrap_err().contains(why), "{why}");
         }

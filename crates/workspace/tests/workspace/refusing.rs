@@ -77,7 +77,7 @@ fn a_name_of_white_space_is_refused_and_one_with_line_breaks_is_not() {
     let place = Place::with(&[("a\nb", "")]);
     assert_eq!(place.paths(), ["a\nb"]);
     place.write(" ", "");
-    assert!(place.refusals()[0].starts_with("` ` has a name no receipt can hold"));
+    assert!(place.refusals()[0].starts_with("` ` has a name that no receipt can contain"));
 }
 
 #[test]
