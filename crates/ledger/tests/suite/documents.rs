@@ -75,7 +75,7 @@ fn depth(fixture: &dyn Fixture) {
     }
     for depth in [MAX_PAYLOAD_DEPTH + 1, 192] {
         let why = refusal(ledger.append(&local(), vec![with(depth)]));
-        assert!(why.to_string().contains("at most 160 are taken"), "{why}");
+        assert!(why.to_string().contains("at most 160 are accepted"), "{why}");
         refusal(ledger.append_as(&local(), vec![(None, with(depth))]));
     }
     for id in &ids {
