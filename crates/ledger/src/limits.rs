@@ -15,6 +15,9 @@ pub struct LedgerLimits {
     pub page_entries: usize,
     /// Entries read for one page, whether they match or not.
     pub page_scan: usize,
+    /// Types and states of one robot that a list of its entries is merged from; a robot with more is searched like a filter
+    /// without an index.
+    pub list_classes: usize,
     /// Steps a lineage is followed.
     pub lineage_depth: usize,
     /// Entries that one lineage query returns.
@@ -46,6 +49,7 @@ impl Default for LedgerLimits {
             lineage_ids: 1_000,
             page_entries: 1_000,
             page_scan: 100_000,
+            list_classes: 1_000,
             lineage_depth: 64,
             lineage_entries: 10_000,
             waiting_batches: 1_024,

@@ -12,7 +12,7 @@ use crate::entry::{EXECUTION_EVENT, StoredEntry};
 use crate::error::LedgerError;
 use crate::position::{Millis, Seq};
 use crate::row::EntryRow;
-use crate::store::{EntrySelection, Head, Reads};
+use crate::store::{ClassSeqs, EntrySelection};
 use crate::view::LogView;
 
 /// Which entries to select; a field that is absent selects all.
@@ -76,25 +76,18 @@ impl Filter {
         }
     }
 
-    /// The states that the filter is queried for one by one, because each of them has an index and all together have none.
-    fn states(&self, reads: &mut dyn Reads, head: &Head) -> Result<Option<Vec<Name>>, LedgerError> {
-        let (None, None, Some(kind)) = (&self.state, &self.execution_id, &self.kind) else { return Ok(None) };
-        let named = |state: &str| {
-            Name::parse(state).map_err(|_| LedgerError::Damaged {
-                place: head.tenant_id.to_string(),
-                seq: None,
-                what: "a state cannot be read back".to_owned(),
-            })
-        };
-        if let Some(robot) = &self.robot_id {
-            let of_kind = [("robot", robot.as_str()), ("kind", kind.as_str())];
-            let states = reads.values_after(head, "state", &of_kind, "", usize::MAX)?;
-            return states.iter().map(|state| named(state)).collect::<Result<_, _>>().map(Some);
-        }
-        if kind.as_str() != EXECUTION_EVENT || reads.check_schema().is_err() {
-            return Ok(None);
-        }
-        ExecutionState::ALL.iter().map(|state| named(state.as_str())).collect::<Result<_, _>>().map(Some)
+    /// Whether it selects the events of all robots and states.
+    fn is_all_events(&self) -> bool {
+        let is_of_events = self.kind.as_ref().is_some_and(|kind| kind.as_str() == EXECUTION_EVENT);
+        is_of_events && self.robot_id.is_none() && self.state.is_none() && self.execution_id.is_none()
+    }
+
+    /// Whether the robot's entries are found class by class, because each type and state of a robot has an index and all of
+    /// them together have none. A module in a filter without a type could match none of the robot's entries, so such a
+    /// filter scans a bounded range instead.
+    fn is_by_class(&self) -> bool {
+        let is_whole_class = self.module.is_none() && self.without_children.is_empty();
+        self.robot_id.is_some() && self.index() == EntryIndex::None && (self.kind.is_some() || is_whole_class)
     }
 }
 
@@ -206,7 +199,6 @@ impl LogView<'_> {
         if low > high {
             return Ok(EntryPage { entries: Vec::new(), next: None });
         }
-        let states = filter.states(self.reads, self.head)?;
         let is_plain = *filter == Filter { from: filter.from, to: filter.to, ..Filter::default() };
         // An older schema lacks some of the indexes.
         let index = match filter.index() {
@@ -217,7 +209,9 @@ impl LogView<'_> {
             }
             index => index,
         };
-        let is_found = index != EntryIndex::None || is_plain || states.is_some();
+        let everything = EntrySelection { filter, index, low, high, newest_first, limit };
+        let merged = self.merged_seqs(&everything)?;
+        let is_found = index != EntryIndex::None || is_plain || merged.is_some();
         let scan = if is_found { u64::MAX } else { self.limits.page_scan as u64 };
         let end = if newest_first {
             low.max(Seq::new(high.get().saturating_sub(scan - 1)).unwrap_or(low))
@@ -225,10 +219,9 @@ impl LogView<'_> {
             high.min(Seq::new(low.get().saturating_add(scan - 1).min(Seq::MAX.get())).unwrap_or(high))
         };
         let (from, to) = if newest_first { (end, high) } else { (low, end) };
-        let selection = EntrySelection { filter, index, low: from, high: to, newest_first, limit };
-        let rows = match states {
-            None => self.reads.select(self.head, &selection)?,
-            Some(states) => self.select_by_state(&selection, states)?,
+        let rows = match merged {
+            Some(seqs) => self.rows_in_order(&seqs)?,
+            None => self.reads.select(self.head, &EntrySelection { low: from, high: to, ..everything })?,
         };
         let reached = match rows.last() {
             Some(last) if rows.len() == limit => last.entry.seq,
@@ -263,27 +256,48 @@ impl LogView<'_> {
         Ok((low, high))
     }
 
-    /// Selects in each of these states by its index, and merges.
-    fn select_by_state(
-        &mut self,
-        selection: &EntrySelection<'_>,
-        states: Vec<Name>,
-    ) -> Result<Vec<EntryRow>, LedgerError> {
-        let mut rows = Vec::new();
-        for state in states {
-            let filter = Filter { state: Some(state), ..selection.filter.clone() };
-            let index = filter.index();
-            rows.extend(
-                self.reads
-                    .select(self.head, &EntrySelection { filter: &filter, index, ..selection.clone() })?,
-            );
-            rows.sort_unstable_by_key(|row| row.entry.seq);
-            if selection.newest_first {
-                rows.reverse();
+    /// The sequence numbers of a page whose entries no single index has in order, merged from the indexes of their types and
+    /// states; `None` if there are none, or too many.
+    fn merged_seqs(&mut self, selection: &EntrySelection<'_>) -> Result<Option<Vec<Seq>>, LedgerError> {
+        let filter = selection.filter;
+        let mut seqs = Vec::new();
+        if filter.is_by_class() {
+            let most = self.limits.list_classes;
+            let classes = self.reads.class_seqs(self.head, selection, most.saturating_add(1))?;
+            if classes.len() > most {
+                return Ok(None);
             }
-            rows.truncate(selection.limit);
+            classes.into_iter().for_each(|class| seqs.extend(class.seqs));
+        } else if filter.is_all_events() && self.reads.check_schema().is_ok() {
+            for state in ExecutionState::ALL {
+                #[expect(clippy::expect_used, reason = "a state of an event is a name by its contract")]
+                let state = Name::parse(state.as_str()).expect("is a name");
+                let filter = Filter { state: Some(state), ..filter.clone() };
+                let selection =
+                    EntrySelection { filter: &filter, index: EntryIndex::Events, ..selection.clone() };
+                seqs.extend(self.reads.select_seqs(self.head, &selection)?);
+            }
+        } else {
+            return Ok(None);
         }
-        Ok(rows)
+        seqs.sort_unstable();
+        if selection.newest_first {
+            seqs.reverse();
+        }
+        seqs.truncate(selection.limit);
+        Ok(Some(seqs))
+    }
+
+    /// The entries of these sequence numbers, in their order.
+    fn rows_in_order(&mut self, seqs: &[Seq]) -> Result<Vec<EntryRow>, LedgerError> {
+        let found = self.reads.by_seqs(self.head, seqs)?;
+        let mut rows: BTreeMap<Seq, EntryRow> = found.into_iter().map(|row| (row.entry.seq, row)).collect();
+        let missing = |seq: &Seq| LedgerError::Damaged {
+            place: self.head.tenant_id.to_string(),
+            seq: Some(*seq),
+            what: format!("an index names entry {seq}, which is missing"),
+        };
+        seqs.iter().map(|seq| rows.remove(seq).ok_or_else(|| missing(seq))).collect()
     }
 
     /// How many entries after a place there are of a filter that an index serves.
@@ -301,31 +315,30 @@ impl LogView<'_> {
         robot: &RobotId,
         limit: usize,
     ) -> Result<(Vec<StoredEntry>, bool), LedgerError> {
-        let mut kinds = self.reads.values_after(
-            self.head,
-            "kind",
-            &[("robot", robot.as_str())],
-            "",
-            limit.saturating_add(1),
-        )?;
-        let has_more = kinds.len() > limit;
-        kinds.truncate(limit);
-        let mut seqs = Vec::with_capacity(kinds.len());
-        for kind in &kinds {
-            let of_kind = [("robot", robot.as_str()), ("kind", kind)];
-            let mut last = None;
-            for state in self.reads.values_after(self.head, "state", &of_kind, "", usize::MAX)? {
-                let of_state = [("robot", robot.as_str()), ("kind", kind), ("state", &*state)];
-                last = last.max(
-                    self.reads.last_seqs(self.head, &of_state, self.head.last_seq(), 1)?.first().copied(),
-                );
+        let filter = Filter { robot_id: Some(robot.clone()), ..Filter::default() };
+        let (low, high) = (Seq::ZERO.next(), self.head.last_seq());
+        let last = EntrySelection {
+            filter: &filter,
+            index: EntryIndex::None,
+            low,
+            high,
+            newest_first: true,
+            limit: 1,
+        };
+        let most = self.limits.list_classes;
+        let classes = self.reads.class_seqs(self.head, &last, most)?;
+        let is_cut = classes.len() == most;
+        let mut last_of_kinds: BTreeMap<String, Seq> = BTreeMap::new();
+        for ClassSeqs { kind, seqs } in classes {
+            for seq in seqs {
+                let last = last_of_kinds.entry(kind.clone()).or_insert(seq);
+                *last = seq.max(*last);
             }
-            seqs.extend(last);
         }
-        let rows: BTreeMap<Seq, EntryRow> =
-            self.reads.by_seqs(self.head, &seqs)?.into_iter().map(|row| (row.entry.seq, row)).collect();
-        let entries = seqs.iter().filter_map(|seq| rows.get(seq)).map(|row| row.entry.clone()).collect();
-        Ok((entries, has_more))
+        let has_more = is_cut || last_of_kinds.len() > limit;
+        let seqs: Vec<Seq> = last_of_kinds.into_values().take(limit).collect();
+        let rows = self.rows_in_order(&seqs)?;
+        Ok((rows.into_iter().map(|row| row.entry).collect(), has_more))
     }
 
     /// The dependencies or dependents of an entry, within a limit; `None` if there is no such entry.
@@ -379,11 +392,11 @@ impl LogView<'_> {
             }
         }
         let seqs: Vec<Seq> = found.iter().map(|(_, seq)| *seq).collect();
-        let mut rows: BTreeMap<Seq, EntryRow> =
-            self.reads.by_seqs(self.head, &seqs)?.into_iter().map(|row| (row.entry.seq, row)).collect();
-        let entries = found.into_iter().filter_map(|(distance, seq)| {
-            rows.remove(&seq).map(|row| LineageEntry { distance, entry: row.entry })
-        });
+        let rows = self.rows_in_order(&seqs)?;
+        let entries = found
+            .into_iter()
+            .zip(rows)
+            .map(|((distance, _), row)| LineageEntry { distance, entry: row.entry });
         Ok(Some(LineageEntries { entries: entries.collect(), is_cut }))
     }
 

@@ -258,6 +258,13 @@ impl<'a> EntrySelection<'a> {
     }
 }
 
+/// The first entries, in the direction of a selection, of one type and state of a robot.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClassSeqs {
+    pub kind: String,
+    pub seqs: Vec<Seq>,
+}
+
 /// The direction in which a value of a column is searched, from a given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -297,6 +304,16 @@ pub(crate) trait Reads {
     fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<EntryRow>, LedgerError>;
     /// Entries by filter and range.
     fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError>;
+    /// The sequence numbers of entries by filter and range.
+    fn select_seqs(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<Seq>, LedgerError>;
+    /// For each type and state of the selection's robot (of the filter's type, if it has one), the first entries by filter and
+    /// range, in the order of types and states; at most `most` of those.
+    fn class_seqs(
+        &mut self,
+        head: &Head,
+        selection: &EntrySelection<'_>,
+        most: usize,
+    ) -> Result<Vec<ClassSeqs>, LedgerError>;
     /// How many entries there are by filter and range.
     fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError>;
     /// The newest draft of a robot that has this many newer ones.

@@ -18,10 +18,11 @@ use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
-use crate::read::{EntryIndex, IS_RECEIPT, StoredCheckpoint};
+use crate::read::{EntryIndex, Filter, IS_RECEIPT, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
-    EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Neighbours, Reads, Side, StrayRow,
+    ClassSeqs, EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Neighbours, Reads, Side,
+    StrayRow,
 };
 use crate::subscription::Subscription;
 
@@ -62,6 +63,13 @@ impl<'a> PostgresReads<'a> {
         let found = self.session.query_planned(sql, values)?;
         let server = &self.session.server;
         found.iter().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).collect()
+    }
+
+    fn seq(&self, row: &SqlRow) -> Result<Seq, LedgerError> {
+        let server = &self.session.server;
+        let number: i64 = get(row, "seq", server)?;
+        Seq::from_i64(number)
+            .ok_or_else(|| server.damaged(format!("an entry has the sequence number {number}")))
     }
 
     fn seqs(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Seq>, LedgerError> {
@@ -118,11 +126,39 @@ impl Reads for PostgresReads<'_> {
 
     fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError> {
         let mut query = select(&self.select.entry, head, selection);
-        let direction = if selection.newest_first { "DESC" } else { "ASC" };
-        query.push(&format!(" ORDER BY {} {direction} LIMIT ", seq_of(selection)));
-        query.bind(Box::new(selection.limit as i64));
+        push_order(&mut query, selection);
         let found = self.session.query_built(&query)?;
         self.read_entries(head, &found)
+    }
+
+    fn select_seqs(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<Seq>, LedgerError> {
+        let mut query = select("e.seq", head, selection);
+        push_order(&mut query, selection);
+        let found = self.session.query_built(&query)?;
+        found.iter().map(|row| self.seq(row)).collect()
+    }
+
+    fn class_seqs(
+        &mut self,
+        head: &Head,
+        selection: &EntrySelection<'_>,
+        most: usize,
+    ) -> Result<Vec<ClassSeqs>, LedgerError> {
+        let found = self.session.query_built(&classes_query(head, selection, most))?;
+        let mut classes: Vec<ClassSeqs> = Vec::new();
+        let mut last = None;
+        for row in &found {
+            let number: i64 = get(row, "number", &self.session.server)?;
+            if last.replace(number) != Some(number) {
+                let kind = get(row, "kind", &self.session.server)?;
+                classes.push(ClassSeqs { kind, seqs: Vec::new() });
+            }
+            let seq: Option<i64> = get(row, "seq", &self.session.server)?;
+            if let (Some(_), Some(class)) = (seq, classes.last_mut()) {
+                class.seqs.push(self.seq(row)?);
+            }
+        }
+        Ok(classes)
     }
 
     fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError> {
@@ -432,6 +468,53 @@ fn select_among(column: &str, head: &Head, among: Equalities<'_>) -> Query<Value
     query
 }
 
+/// The order of a selection, and how many of it.
+fn push_order(query: &mut Query<Value>, selection: &EntrySelection<'_>) {
+    let direction = if selection.newest_first { "DESC" } else { "ASC" };
+    query.push(&format!(" ORDER BY {} {direction} LIMIT ", seq_of(selection)));
+    query.bind(Box::new(selection.limit as i64));
+}
+
+/// For each type and state of a robot, numbered, the first entries of a selection; a row without a sequence number for one
+/// that has none of them. Each step jumps in the index, however many entries there are.
+fn classes_query(head: &Head, selection: &EntrySelection<'_>, most: usize) -> Query<Value> {
+    let Filter { robot_id, kind, state, .. } = selection.filter;
+    let text = |text: Option<&str>| -> Value { Box::new(text.map(str::to_owned)) };
+    let values: Vec<Value> = vec![
+        Box::new(head.tenant_id.to_string()),
+        text(robot_id.as_ref().map(|robot| robot.as_str())),
+        Box::new(most as i64),
+    ];
+    let mut query = Query::new('$', "SELECT c.number, c.kind, found.seq FROM (", values);
+    let of_kind = match kind {
+        Some(kind) => {
+            query.values.push(text(Some(kind.as_str())));
+            format!(" AND kind = ${}", query.values.len())
+        }
+        None => String::new(),
+    };
+    let robot = format!("FROM entries WHERE tenant = $1 AND robot = $2{of_kind}");
+    query.push(&format!(
+        "WITH RECURSIVE classes AS ( \
+           (SELECT 1::bigint AS number, kind, state {robot} ORDER BY kind, state LIMIT 1) \
+           UNION ALL SELECT classes.number + 1, next.kind, next.state FROM classes CROSS JOIN LATERAL ( \
+             SELECT kind, state {robot} AND (kind, state) > (classes.kind, classes.state) \
+             ORDER BY kind, state LIMIT 1) next WHERE classes.number < $3) \
+         SELECT * FROM classes) c LEFT JOIN LATERAL (SELECT e.seq FROM entries e \
+         WHERE e.tenant = $1 AND e.robot = $2 AND e.kind = c.kind AND e.state = c.state"
+    ));
+    if let Some(state) = state {
+        query.push(" AND c.state = ").bind(text(Some(state.as_str())));
+    }
+    query.push(" AND e.seq BETWEEN ").bind(Box::new(selection.low.as_i64()));
+    query.push(" AND ").bind(Box::new(selection.high.as_i64()));
+    push_conditions(&mut query, selection);
+    push_order(&mut query, selection);
+    let direction = if selection.newest_first { "DESC" } else { "ASC" };
+    query.push(&format!(") found ON true ORDER BY c.number, found.seq {direction}"));
+    query
+}
+
 /// Selects columns of the entries of a filter and range.
 fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<Value> {
     let values: Vec<Value> = vec![
@@ -442,6 +525,12 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
     let seq = seq_of(selection);
     let sql = format!("SELECT {columns} FROM entries e WHERE e.tenant = $1 AND {seq} BETWEEN $2 AND $3");
     let mut query = Query::new('$', sql, values);
+    push_conditions(&mut query, selection);
+    query
+}
+
+/// What a filter demands of an entry `e`.
+fn push_conditions(query: &mut Query<Value>, selection: &EntrySelection<'_>) {
     match selection.index {
         EntryIndex::Events => _ = query.push(" AND e.attempt IS NOT NULL"),
         EntryIndex::Drafts => _ = query.push(" AND e.state = 'draft'"),
@@ -460,7 +549,6 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
         );
         query.bind(Box::new(kind.to_string())).push(")");
     }
-    query
 }
 
 /// Leaf hashes (level 0) or roots of whole tiles of the level below, `count` of them from `from`.

@@ -21,10 +21,10 @@ use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
-use crate::read::{EntryIndex, IS_RECEIPT, StoredCheckpoint};
+use crate::read::{EntryIndex, Filter, IS_RECEIPT, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
-    EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, Side, StrayRow,
+    ClassSeqs, EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, Side, StrayRow,
 };
 use crate::subscription::Subscription;
 
@@ -82,6 +82,22 @@ impl<'a> SqliteReads<'a> {
         Ok(found.into_iter().next())
     }
 
+    /// The first entries of a selection that are of a type and in a state.
+    fn seqs_of_class(
+        &mut self,
+        head: &Head,
+        selection: &EntrySelection<'_>,
+        (kind, state): &(String, String),
+    ) -> Result<Vec<Seq>, LedgerError> {
+        let name = |text: &str| {
+            Name::parse(text).map_err(|_| self.place.damaged(format!("`{text}` is no type or state")))
+        };
+        let filter =
+            Filter { kind: Some(name(kind)?), state: Some(name(state)?), ..selection.filter.clone() };
+        let index = EntryIndex::Class;
+        self.select_seqs(head, &EntrySelection { filter: &filter, index, ..selection.clone() })
+    }
+
     fn seqs(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Seq>, LedgerError> {
         self.all(sql, values, |row| {
             let row_id: i64 = row.get(0).in_file(self.place)?;
@@ -127,10 +143,44 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError> {
-        let mut query = select(&self.select.entry, head, selection);
-        let direction = if selection.newest_first { "DESC" } else { "ASC" };
-        query.push(&format!(" ORDER BY place {direction} LIMIT ")).bind((selection.limit as i64).into());
+        let query = select_in_order(&self.select.entry, head, selection);
         self.entries(head, &query.text, params_from_iter(query.values))
+    }
+
+    fn select_seqs(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<Seq>, LedgerError> {
+        let query = select_in_order("place", head, selection);
+        self.seqs(&query.text, params_from_iter(query.values))
+    }
+
+    fn class_seqs(
+        &mut self,
+        head: &Head,
+        selection: &EntrySelection<'_>,
+        most: usize,
+    ) -> Result<Vec<ClassSeqs>, LedgerError> {
+        let Filter { robot_id: Some(robot), kind, state, .. } = selection.filter else {
+            return Ok(Vec::new());
+        };
+        let sql = "SELECT kind, state FROM entries WHERE log = ?1 AND robot = ?2 AND (kind, state) > (?3, ?4) \
+                   ORDER BY kind, state LIMIT 1";
+        // No state is empty, so this is before the first one of the type.
+        let mut at = (kind.as_ref().map_or("", |kind| kind.as_str()).to_owned(), String::new());
+        let mut found = Vec::new();
+        for _ in 0..most {
+            let read = |row: &rusqlite::Row<'_>| <(String, String)>::try_from(row).in_file(self.place);
+            let next = self.all(sql, params![head.number, robot.as_str(), at.0, at.1], read)?;
+            let Some(class) = next.into_iter().next() else { break };
+            if kind.as_ref().is_some_and(|kind| kind.as_str() != class.0) {
+                break;
+            }
+            let seqs = match state.as_ref().is_none_or(|state| state.as_str() == class.1) {
+                true => self.seqs_of_class(head, selection, &class)?,
+                false => Vec::new(),
+            };
+            found.push(ClassSeqs { kind: class.0.clone(), seqs });
+            at = class;
+        }
+        Ok(found)
     }
 
     fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError> {
@@ -368,6 +418,14 @@ fn values_among<'a>(head: &'a Head, among: Equalities<'a>, rest: &[&'a dyn ToSql
     std::iter::once(&head.number as &dyn ToSql).chain(among).chain(rest.iter().copied()).collect()
 }
 
+/// Selects columns of the first entries of a filter and range.
+fn select_in_order(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<Value> {
+    let mut query = select(columns, head, selection);
+    let direction = if selection.newest_first { "DESC" } else { "ASC" };
+    query.push(&format!(" ORDER BY place {direction} LIMIT ")).bind((selection.limit as i64).into());
+    query
+}
+
 /// Selects columns of the entries of a filter and range.
 fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<Value> {
     let filter = selection.filter;
@@ -393,6 +451,10 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
     // If no index gives the order, a `+` keeps SQLite on the range of row ids, which is bounded.
     let plus = if selection.index == EntryIndex::None { "+" } else { "" };
     for (column, value) in selection.equalities() {
+        // An entry has an attempt if it is an event; its type is not in that index.
+        if selection.index == EntryIndex::Events && column == "kind" {
+            continue;
+        }
         query.push(&format!(" AND {plus}{column} = ")).bind(value.to_owned().into());
     }
     for kind in &filter.without_children {

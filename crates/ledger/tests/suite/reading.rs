@@ -96,6 +96,18 @@ fn lists(fixture: &dyn Fixture) {
     let filters = [
         Filter::default(),
         Filter { robot_id: Some(robot("q")), ..Filter::default() },
+        Filter { robot_id: Some(robot("r")), from: instant(1_000_010), ..Filter::default() },
+        Filter { robot_id: Some(robot("r")), state: Some(name("final")), ..Filter::default() },
+        Filter { robot_id: Some(robot("r")), kind: Some(name("idea")), ..Filter::default() },
+        Filter { robot_id: Some(robot("r")), kind: Some(name("ide")), ..Filter::default() },
+        Filter { robot_id: Some(robot("q")), module: Some(name("m0")), ..Filter::default() },
+        Filter {
+            robot_id: Some(robot("q")),
+            kind: Some(name("signal")),
+            module: Some(name("m1")),
+            ..Filter::default()
+        },
+        Filter { robot_id: Some(robot("none")), ..Filter::default() },
         Filter { kind: Some(name("idea")), ..Filter::default() },
         Filter { state: Some(name("draft")), module: Some(name("m1")), ..Filter::default() },
         Filter {
@@ -110,6 +122,9 @@ fn lists(fixture: &dyn Fixture) {
         Filter { from: instant(2_000_000), ..Filter::default() },
         Filter { to: instant(5), ..Filter::default() },
     ];
+    let few_classes = LedgerLimits { list_classes: 3, page_scan: 10, ..LedgerLimits::default() };
+    let scanning =
+        Ledger::open(&place.location, LedgerOptions { limits: few_classes, ..place.options() }).unwrap();
     for filter in &filters {
         let is_in = |entry: &&StoredEntry| {
             let content = &entry.content;
@@ -126,6 +141,12 @@ fn lists(fixture: &dyn Fixture) {
         for limit in [1, 7, 1_000] {
             assert_eq!(walk(&ledger, filter, Order::OldestFirst, limit), expected, "{filter:?} by {limit}");
             assert_eq!(walk(&ledger, filter, Order::NewestFirst, limit), backwards, "{filter:?} by {limit}");
+            // A robot of more types and states than are merged is searched page by page, and nothing of it is missing.
+            assert_eq!(
+                walk(&scanning, filter, Order::NewestFirst, limit),
+                backwards,
+                "{filter:?} by {limit}"
+            );
         }
     }
     assert!(matches!(Cursor::parse("seq-01"), Err(LedgerError::BadCursor { .. })));
@@ -199,6 +220,18 @@ fn long_log(fixture: &dyn Fixture) {
     assert_eq!(states(&Filter { robot_id: Some(robot("r")), ..events.clone() }), ["planned", "failed"]);
     assert_eq!(states(&Filter { state: Some(name("failed")), ..events.clone() }), ["failed"]);
     assert_eq!(states(&Filter { robot_id: Some(robot("q")), ..events.clone() }), [""; 0]);
+    // What a robot has in all is found as if the log were short, in either direction and up to the exact end of a page.
+    let of_q = Filter { robot_id: Some(robot("q")), ..Filter::default() };
+    let failed_of_q = Filter { state: Some(name("failed")), ..of_q.clone() };
+    for (filter, count) in [(&of_q, 4), (&failed_of_q, 3)] {
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            let page = ledger.list(&local(), filter, order, None, 9).unwrap();
+            assert_eq!((page.entries.len(), page.next), (count, None), "{filter:?}");
+            let page = ledger.list(&local(), filter, order, None, count).unwrap();
+            assert_eq!((page.entries.len(), page.next.is_some()), (count, true), "{filter:?}");
+            assert_eq!(ledger.list(&local(), filter, order, page.next, 9).unwrap().entries, []);
+        }
+    }
     let newest = first_page(&events, 1);
     assert_eq!((newest.entries.len(), newest.next.is_some()), (1, true), "one of two, and it says so");
     assert_eq!(walk(&ledger, &events, Order::OldestFirst, 1).len(), 2);

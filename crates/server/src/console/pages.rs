@@ -23,8 +23,8 @@ use crate::routes::{
 
 /// How many rows a list has.
 pub(super) const ROWS: usize = 50;
-/// How many of a robot's newest entries its page has, and how many bytes of payloads are read for that.
-const TIMELINE_ROWS: usize = 20;
+/// How many of a robot's newest entries its page has, as many as one read brings, and how many bytes of payloads are read for that.
+const TIMELINE_ROWS: usize = 16;
 const TIMELINE_BYTES: usize = 1 << 20;
 /// How far a lineage is followed.
 const LINEAGE_DEPTH: usize = 2;
