@@ -106,7 +106,11 @@ fn attempt_section(viewer: &Viewer, attempt: &AttemptStory) -> Markup {
                 li { strong { "Evidence" } " " (badge(&attempt.coherence))
                     ul { @for used in &attempt.evidence {
                         li { a href={ "/ledger/" (path(used.entry.as_str())) } { (used.kind) } ", "
-                            (age(used.age_minutes)) " old " (badge(if used.is_fresh { "fresh" } else { "outdated" })) }
+                            (age(used.age_minutes)) " old " (badge(match used {
+                                used if used.is_outdated => "outdated",
+                                used if used.is_fresh => "fresh",
+                                _ => "too old",
+                            })) }
                     } }
                     p .quiet { "Fresh up to " (age(attempt.max_age_minutes as i64)) "." }
                 }
@@ -116,6 +120,11 @@ fn attempt_section(viewer: &Viewer, attempt: &AttemptStory) -> Markup {
                             @if !rule.to_change.is_empty() { ul .remedies { @for remedy in &rule.to_change { li { "To change it: " (line(remedy)) } } } }
                         }
                     } }
+                    @if !attempt.evaluation.is_empty() {
+                        details { summary { "Every rule in its order" }
+                            ol { @for rule in &attempt.evaluation { li { code { (line(&rule.rule_id)) } " " (badge(&rule.outcome)) } } }
+                        }
+                    }
                 }
                 li { strong { "Agent" } " " @if attempt.agent_ran { "was called" } @else { "was not called" } }
                 li { strong { "Outcome" } " " (words(&attempt.reason)) }
@@ -132,7 +141,8 @@ fn attempt_section(viewer: &Viewer, attempt: &AttemptStory) -> Markup {
 fn age(minutes: i64) -> String {
     match minutes {
         minutes if minutes < 0 => format!("{} min from the future", -minutes),
-        0..=119 => format!("{minutes} min"),
+        0 => "less than a minute".to_owned(),
+        1..=119 => format!("{minutes} min"),
         120..=2_879 => format!("{} h", minutes / 60),
         _ => format!("{} d", minutes / 1_440),
     }

@@ -147,9 +147,9 @@ pub(crate) fn short(id: &str) -> Markup {
 pub(crate) fn badge(word: &str) -> Markup {
     let tone = match word {
         "coherent" | "completed" | "succeeded" | "success" | "allowed" | "ALLOW" | "approved" | "landed"
-        | "verified" | "active" | "planned" | "final" | "fresh" | "approve" => "good",
+        | "verified" | "active" | "planned" | "final" | "fresh" | "approve" | "passed" => "good",
         "stale" | "failed" | "failure" | "denied" | "blocked" | "BLOCK" | "rejected" | "refused"
-        | "timeout" | "revoked" | "outdated" | "reject" | "disabled" => "bad",
+        | "timeout" | "revoked" | "outdated" | "too old" | "reject" | "disabled" => "bad",
         "partial" | "deferred" | "DEFER" | "draft" | "waiting" | "held" | "pending" | "unproven"
         | "missing" | "expired" | "running" | "unsettled" | "interrupted" | "failing" => "open",
         _ => "plain",

@@ -10,7 +10,9 @@ use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request};
-use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN};
+use axum::http::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN,
+};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
@@ -89,10 +91,17 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         router = router.route(route.path, on(filter, handler));
     }
     let no_route = |request: Request| async move {
-        answer_with(
-            &request_id(&request),
-            Err(Problem::new(ProblemKind::NoRoute, "there is no such path").with_hint("see /docs")),
-        )
+        let id = request_id(&request);
+        let problem = Problem::new(ProblemKind::NoRoute, "there is no such path");
+        let accepted = request.headers().get(ACCEPT).and_then(|accepted| accepted.to_str().ok());
+        match accepted.is_some_and(|accepted| accepted.contains("text/html")) {
+            // A browser that goes to an address; the pages are all linked from the first.
+            true => {
+                let problem = problem.with_hint("go to `/` and follow the links, or search");
+                answer_with(&id, Ok(console::problem_page(&problem, "/", id.as_str())))
+            }
+            false => answer_with(&id, Err(problem.with_hint("see /docs"))),
+        }
     };
     let no_method = |request: Request| async move {
         let path = request.uri().path().to_owned();

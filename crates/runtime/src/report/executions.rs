@@ -6,6 +6,7 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crealeph_contracts::staleness::MaxAge;
 use crealeph_decision::builder::Record;
+use crealeph_decision::policy::{Standing, standings};
 use crealeph_decision::snapshot::SnapshotType;
 use crealeph_ledger::{EXECUTION_EVENT, Filter, IdKind, Ledger, StoredEntry};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,9 @@ pub struct AttemptStory {
     pub confidence: f64,
     /// Which rules decided, and what they found.
     pub rules: Vec<RuleStory>,
+    /// Every rule in its order, and whether it passed.
+    #[serde(default)]
+    pub evaluation: Vec<RuleEvaluation>,
     /// Whether the evidence was coherent.
     pub coherence: String,
     /// The newest evidence of each type, as it was then.
@@ -124,6 +128,16 @@ pub struct RuleStory {
     pub to_change: Vec<String>,
 }
 
+/// What became of a rule.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuleEvaluation {
+    /// Its id.
+    pub rule_id: Cow<'static, str>,
+    /// `passed`, `decided`, or `not evaluated` because an earlier rule decided.
+    pub outcome: Cow<'static, str>,
+}
+
 /// Evidence, as old as it was when it was used.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -140,6 +154,9 @@ pub struct EvidenceStory {
     pub age_minutes: i64,
     /// Whether that was fresh.
     pub is_fresh: bool,
+    /// Whether there was newer evidence than it rests on.
+    #[serde(default)]
+    pub is_outdated: bool,
 }
 
 /// A recorded decision, derived again.
@@ -284,7 +301,8 @@ fn attempt(
     let max_age = record.rules.thresholds().max_staleness_minutes;
     let snapshot = builder::snapshot_of(log.0, log.1, record)?;
     let evidence = snapshot.iter().flat_map(|snapshot| {
-        SnapshotType::ALL.into_iter().filter_map(|kind| {
+        let outdated = snapshot.coherence.outdated();
+        SnapshotType::ALL.into_iter().filter_map(move |kind| {
             let newest = snapshot.facts.newest.get(kind).as_ref()?;
             let at = newest.entry.true_at().instant();
             Some(EvidenceStory {
@@ -293,6 +311,7 @@ fn attempt(
                 at: at.to_string(),
                 age_minutes: age_minutes(at, record.evaluated_at),
                 is_fresh: MaxAge::from_minutes(max_age).is_fresh(at, record.evaluated_at),
+                is_outdated: outdated.contains(&kind),
             })
         })
     });
@@ -312,6 +331,7 @@ fn attempt(
         decision: record.policy.decision.to_string(),
         confidence: record.policy.confidence.get(),
         rules: rules.collect(),
+        evaluation: standings(&record.policy).into_iter().map(rule_evaluation).collect(),
         coherence: record.coherence_status.to_string(),
         evidence: evidence.collect(),
         max_age_minutes: max_age.get(),
@@ -319,6 +339,15 @@ fn attempt(
         reason: record.reason.clone(),
         replay: ReplayProof { follows: differs.is_empty(), differs },
     })
+}
+
+fn rule_evaluation((rule_id, standing): (&'static str, Standing)) -> RuleEvaluation {
+    let outcome = match standing {
+        Standing::Passed => "passed",
+        Standing::Decided => "decided",
+        Standing::NotAsked => "not evaluated",
+    };
+    RuleEvaluation { rule_id: rule_id.into(), outcome: outcome.into() }
 }
 
 fn age_minutes(at: Instant, then: Instant) -> i64 {

@@ -117,6 +117,9 @@ fn attempt(attempt: &AttemptStory, blocks: &mut Vec<Block>) {
 
 fn evidence(used: &EvidenceStory, max_age_minutes: f64) -> Vec<Vec<Inline>> {
     let fresh = match used.is_fresh {
+        _ if used.is_outdated => {
+            Inline::Word("outdated: what it rests on is not the newest".to_owned(), Tone::Bad)
+        }
         true => Inline::Word("fresh".to_owned(), Tone::Good),
         false => Inline::Word(format!("not fresh, at most {max_age_minutes} minutes count"), Tone::Bad),
     };
