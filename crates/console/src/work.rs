@@ -186,7 +186,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
         }
         // What changed is known when it has ended.
         @if !is_open { section aria-labelledby="files" { h2 #files { "Files" }
-            @if story.change.files.is_empty() { p { "None was changed." } } @else {
+            @if story.change.files.is_empty() { p { "No file of the workspace was changed." } } @else {
                 ul .files { @for file in &story.change.files { li { code { (line(&file.path)) } @if let Some(how) = &file.change { " " (how) } @if let (Some(added), Some(removed)) = (file.added, file.removed) { " " span .added { "+" (added) } " " span .removed { "−" (removed) } } } } }
             }
             @if story.change.files_left_out > 0 { p .cut { (number(story.change.files_left_out)) " more files." } }

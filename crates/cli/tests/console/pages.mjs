@@ -71,13 +71,16 @@ await tell({
     const text = await page.locator('main').innerText();
     for (const said of [/Give the discount waiting/i, /sh test\.sh/, /price\.sh \+1 −1/, /crealeph approve [0-9a-f-]{36}/]) assert.match(text, said);
     await go(page, '/runs');
-    assert.match(await page.locator('main').innerText(), /Be cheaper/);
-    await page.locator('tbody th a').first().click();
-    assert.match(await page.locator('main').innerText(), /Tests failed/);
+    await page.getByRole('row', { name: 'Be cheaper' }).getByRole('rowheader').getByRole('link').click();
+    const run = await page.locator('main').innerText();
+    for (const said of [/Tests failed/, /price\.sh/, /echo \$\(\(\$1 \* 400\)\)/]) assert.match(run, said);
     // What would change a verdict.
     await go(page, '/executions?state=failed');
     await page.locator('tbody th a').first().click();
     assert.match(await page.locator('main').innerText(), /To change it: regenerate idea: run ideator\.run/);
+    assert.match(await page.locator('main').innerText(), /idea, less than a minute old outdated/i);
+    await page.getByText('Every rule in its order').click();
+    assert.match(await page.locator('main').innerText(), /coherence\.stale decided\s+2?\.?\s*coherence\.partial\.draft_only not evaluated/);
     // Moving a threshold shows which decisions flip.
     await go(page, '/policy');
     await page.getByLabel(/minLineageCount/).fill('50');

@@ -33,7 +33,8 @@ const HASTY: &str = "# Has an idea of its own.
 sed -i 's/500/400/' price.sh
 ";
 
-fn configuration(accepts_reduced: bool) -> String {
+/// The configuration of the shop: its three agents.
+pub(super) fn configuration(accepts_reduced: bool) -> String {
     let agent = |name: &str, id: u32, shell: &str, more: &str| {
         let reduced = if accepts_reduced { "accept_reduced = true\n" } else { "" };
         format!(

@@ -66,12 +66,13 @@ impl Demo {
         if self.serve {
             stage.title("What waits for a person")?;
             people::draft(&mut stage.back_in("decisions"))?;
-            people::change(&mut stage.back_in("shop"))?;
+            people::change(&mut stage.back_in("shop"), !missing.is_empty())?;
         }
         stage.end()?;
         if self.serve {
             stage.title("The console")?;
-            return Err(stage.back_in("decisions").serve(self.listen));
+            // It shows the diffs and output of the workspace that it is started in.
+            return Err(stage.back_in("shop").serve(self.listen));
         }
         Ok(CommandOutcome::Good)
     }

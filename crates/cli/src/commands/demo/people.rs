@@ -1,5 +1,6 @@
 //! The third act, for the console: a draft and a change await approval, and the page that shows them is served.
 
+use super::bounds::configuration;
 use super::decisions::REQUEST;
 use super::stage::{Ending, Stage, done, refused};
 use crate::failure::Failure;
@@ -13,17 +14,17 @@ pub(super) fn draft(stage: &mut Stage<'_>) -> Result<(), Failure> {
 }
 
 /// In the folder of the shop: runs that the ledger remembers, and a change that is held.
-pub(super) fn change(stage: &mut Stage<'_>) -> Result<(), Failure> {
+pub(super) fn change(stage: &mut Stage<'_>, accepts_reduced: bool) -> Result<(), Failure> {
     stage.say("From now on the shop's runs are recorded in the same ledger, and its next change is held.")?;
-    let ledger = "--ledger ../decisions/.crealeph/ledger.db";
+    let ledger = "[ledger]\nlocation = \"../decisions/.crealeph/ledger.db\"\n";
+    stage.file("crealeph.toml", &[&configuration(accepts_reduced), ledger].concat())?;
     stage.run("git checkout -q price.sh", &done(""))?;
-    stage.run(
-        &format!("crealeph work run --agent hasty 'Be cheaper' --test 'sh test.sh' {ledger}"),
-        &refused("Tests failed"),
-    )?;
-    stage.run(
-        &format!("crealeph work run --agent careful 'Give the discount' --test 'sh test.sh' --hold {ledger}"),
-        &Ending { code: 3, ..done("held") },
-    )?;
+    for (agent, task, ending) in [
+        ("wild", "Speed up CI", refused("Denied path")),
+        ("hasty", "Be cheaper", refused("Tests failed")),
+        ("careful --hold", "Give the discount", Ending { code: 3, ..done("held") }),
+    ] {
+        stage.run(&format!("crealeph work run --agent {agent} '{task}' --test 'sh test.sh'"), &ending)?;
+    }
     Ok(())
 }
