@@ -95,11 +95,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         let problem = Problem::new(ProblemKind::NoRoute, "there is no such path");
         let accepted = request.headers().get(ACCEPT).and_then(|accepted| accepted.to_str().ok());
         match accepted.is_some_and(|accepted| accepted.contains("text/html")) {
-            // A browser that goes to an address; the pages are all linked from the first.
-            true => {
-                let problem = problem.with_hint("go to `/` and follow the links, or search");
-                answer_with(&id, Ok(console::problem_page(&problem, "/", id.as_str())))
-            }
+            true => answer_with(&id, Ok(console::problem_page(&problem, "/", id.as_str()))),
             false => answer_with(&id, Err(problem.with_hint("see /docs"))),
         }
     };

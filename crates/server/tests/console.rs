@@ -308,6 +308,22 @@ fn the_verifier_is_a_download_for_anyone() {
 }
 
 #[test]
+fn a_browser_gets_a_page_where_there_is_none_and_a_program_a_problem() {
+    let server = Running::start();
+    let navigation = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    let page = server.request_with("GET", "/work", &navigation, "");
+    assert_eq!((page.status, page.header("content-type")), (404, Some("text/html; charset=utf-8")));
+    let id = page.header("x-request-id").unwrap().to_owned();
+    let text = page.text();
+    assert!(
+        text.contains("there is no such path") && text.contains(&id) && text.contains("href=\"/\""),
+        "{text}"
+    );
+    let problem = server.page("/work", None);
+    assert_eq!((problem.status, problem.header("content-type")), (404, Some("application/problem+json")));
+}
+
+#[test]
 fn signing_in_does_not_tell_which_tenants_there_are() {
     let server = Running::start();
     let key = server.key("own", "reader");
