@@ -148,8 +148,24 @@ showMarks();
 
 const places = { i: '/inbox', r: '/robots', e: '/executions', w: '/runs', l: '/ledger', p: '/policy', u: '/usage', a: '/access' };
 
+// Single keys can be turned off: speech input and slips of the hand press them too.
+let shortcuts = read('shortcuts') !== 'off';
+const shortcutsButton = document.querySelector('[data-shortcuts]');
+function labelShortcuts() {
+  shortcutsButton.textContent = shortcuts ? 'Turn keyboard shortcuts off' : 'Turn keyboard shortcuts on';
+}
+if (shortcutsButton) {
+  shortcutsButton.hidden = false;
+  labelShortcuts();
+  shortcutsButton.addEventListener('click', () => {
+    shortcuts = !shortcuts;
+    keep('shortcuts', shortcuts ? 'on' : 'off');
+    labelShortcuts();
+  });
+}
+
 document.addEventListener('keydown', (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!shortcuts || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
   if (event.target.closest?.('input:not([type="checkbox"]), textarea, select')) {
     if (event.key === 'Escape') event.target.blur();
     return;
@@ -177,57 +193,99 @@ document.addEventListener('keydown', (event) => {
 // News: one event stream a browser. The tab that holds the lock reads it and notifies the others.
 const live = main?.dataset.live;
 const bar = document.querySelector('.changed');
+const RENEW_MS = 3000;
+let seen = Number(main?.dataset.seq ?? 0); // The page shows everything up to this entry, or says that there is more.
 let count = 0;
-
-function announce(entry) {
-  if (live === undefined || !bar || !concerns(entry)) return;
-  count += 1;
-  bar.hidden = false;
-  bar.replaceChildren(`${count} new ${count === 1 ? 'entry' : 'entries'}. `);
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.textContent = 'Show';
-  button.addEventListener('click', refresh);
-  bar.append(button);
-  if (!isBusy()) refresh();
-}
+let problem = ''; // Why the page is not live.
+let renewal = 0;
+let renewedAt = 0;
 
 // What a page is about: a robot, or nothing in particular.
-function concerns(entry) {
-  return live === '' || live === `robot=${encodeURIComponent(entry.subject)}`;
+const concerns = (news) => live !== undefined && (live === '' || live === news.subject);
+
+function announce(news) {
+  if (news.seq <= seen) return;
+  seen = news.seq;
+  if (!concerns(news)) return;
+  count += 1;
+  showBar();
+  renewLater();
 }
 
-// Nothing jumps under the cursor: a page is renewed by itself only while no one is at work in it.
+/** Says what is new, or that nothing new will be shown; with a button, which stays the same one. */
+function showBar() {
+  if (!bar || (live === undefined && count === 0)) return;
+  if (bar.childElementCount === 0) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.addEventListener('click', () => refresh());
+    bar.append(document.createElement('span'), ' ', button);
+  }
+  const [words, button] = bar.children;
+  words.textContent = problem || `${count} new ${count === 1 ? 'entry' : 'entries'}.`;
+  button.textContent = problem ? 'Refresh' : 'Show';
+  bar.hidden = count === 0 && problem === '';
+}
+
+/** The page is renewed by itself only while no one is at work in it, and not more often than someone can read. */
+function renewLater() {
+  if (renewal) return;
+  renewal = setTimeout(() => {
+    renewal = 0;
+    if (count === 0) return;
+    if (isBusy()) renewLater();
+    else refresh(true);
+  }, Math.max(isBusy() ? RENEW_MS : 0, renewedAt + RENEW_MS - Date.now()));
+}
+
+const isEdited = (field) => (field.matches('select') ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected))
+  : field.matches('[type="radio"], [type="checkbox"]') ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
+
+// Nothing jumps under the cursor, and nothing that someone typed, marked or is asked by their passkey is lost.
 function isBusy() {
   const active = document.activeElement;
-  return window.scrollY > 0 || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-mark]:checked') !== null
-    || [...document.querySelectorAll('main input[type="radio"]')].some((one) => one.checked !== one.defaultChecked)
-    || (active && active !== document.body && main.contains(active)) || document.hidden;
+  const selection = document.getSelection();
+  return window.scrollY > 0 || document.hidden || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-acting]') !== null
+    || [...main.querySelectorAll('input, select, textarea')].some(isEdited)
+    || (selection?.isCollapsed === false && main.contains(selection.anchorNode))
+    || (active && active !== document.body && main.contains(active));
 }
 
 let refreshing = false;
-async function refresh() {
+async function refresh(byItself = false) {
   if (refreshing) return;
   refreshing = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
-    if (!answer.ok || answer.redirected) { location.reload(); return; }
-    const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
-    if (!fresh) { location.reload(); return; }
-    const kept = bar;
-    kept.hidden = true;
-    kept.replaceChildren();
-    count = 0;
-    fresh.querySelector('.changed')?.replaceWith(kept);
-    main.replaceChildren(...fresh.childNodes);
-    current = -1;
-    showTimes();
-    document.dispatchEvent(new CustomEvent('console:renewed'));
-  } catch {
-    bar.replaceChildren('The server cannot be reached. ');
+    if (answer.redirected) { location.reload(); return; }
+    const fresh = answer.ok && new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
+    if (!fresh) throw new Error(`The server answered ${answer.status}.`);
+    if (byItself && isBusy()) { renewLater(); return; }
+    renew(fresh, !byItself);
+  } catch (error) {
+    problem = error instanceof TypeError ? 'The server cannot be reached.' : error.message;
+    showBar();
   } finally {
     refreshing = false;
+    renewedAt = Date.now();
   }
+}
+
+function renew(fresh, takesFocus) {
+  count = 0;
+  problem = '';
+  seen = Math.max(seen, Number(fresh.dataset.seq ?? 0));
+  showBar();
+  fresh.querySelector('.changed')?.replaceWith(bar);
+  main.replaceChildren(...fresh.childNodes);
+  current = -1;
+  if (takesFocus) {
+    const heading = main.querySelector('h1');
+    heading?.setAttribute('tabindex', '-1');
+    heading?.focus({ preventScroll: true });
+  }
+  showTimes();
+  document.dispatchEvent(new CustomEvent('console:renewed'));
 }
 
 // Output of a run in progress: new output is requested from where the last part ended, and appended. The end stays in view if it was, and
@@ -250,6 +308,11 @@ function appendOutput(pre, part) {
   if (isAtEnd) pre.scrollTop = pre.scrollHeight;
 }
 
+/** A status that is the same is not said again. */
+function say(note, words) {
+  if (note.textContent !== words) note.textContent = words;
+}
+
 async function followOutput() {
   const pre = document.querySelector('pre[data-output][data-running]');
   const note = document.querySelector('[data-follow]');
@@ -257,7 +320,7 @@ async function followOutput() {
   let wait = FOLLOW_MS;
   try {
     const answer = document.hidden ? null : await fetch(pre.dataset.output + pre.dataset.next, { headers: { accept: 'text/html' } });
-    if (answer?.redirected) { note.textContent = 'You are signed out; reload the page.'; followed = false; return; }
+    if (answer?.redirected) { say(note, 'You are signed out; reload the page.'); followed = false; return; }
     if (answer?.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
       const part = fresh.querySelector('pre[data-output]');
@@ -266,7 +329,7 @@ async function followOutput() {
         pre.dataset.next = part.dataset.next;
         const [state, now] = [document, fresh].map((page) => page.querySelector('[data-state]'));
         if (state && now) state.replaceChildren(...now.childNodes);
-        note.textContent = 'The run is in progress; its output appears here.';
+        say(note, 'The run is in progress; its output appears here.');
         if (part.dataset.more !== undefined) wait = 0;
         if (part.dataset.running === undefined && wait > 0) {
           delete pre.dataset.running;
@@ -279,18 +342,18 @@ async function followOutput() {
       wait = 5 * FOLLOW_MS;
     }
   } catch {
-    note.textContent = 'The server cannot be reached; trying again.';
+    say(note, 'The server cannot be reached; trying again.');
     wait = 5 * FOLLOW_MS;
   }
   setTimeout(followOutput, wait);
 }
 
 function runIsOver(note) {
-  if (!isBusy()) { refresh(); return; }
+  if (!isBusy()) { refresh(true); return; }
   const button = document.createElement('button');
   button.type = 'button';
   button.textContent = 'Show how it ended';
-  button.addEventListener('click', refresh);
+  button.addEventListener('click', () => refresh());
   note.replaceChildren('The run is over. ', button);
 }
 
@@ -316,26 +379,70 @@ startFollowing();
 
 // A list of what no entry tells yet is asked for again, while no one is at work in it.
 const again = Number(document.querySelector('[data-again]')?.dataset.again);
-if (again > 0) setInterval(() => { if (!isBusy() && count === 0) refresh(); }, again * 1000);
+if (again > 0) setInterval(() => { if (!isBusy() && count === 0) refresh(true); }, again * 1000);
 
 const channel = 'BroadcastChannel' in window ? new BroadcastChannel('crealeph-events') : null;
-channel?.addEventListener('message', (event) => announce(event.data));
+const MAX_RECENT = 200;
+const GRACE_MS = 5000;
+const MAX_WAIT_MS = 60000;
+const SIGNED_OUT = 'You are signed out.';
+let isSignedOut = false;
+let recent = null; // Of the tab that reads the stream: what it read, for tabs that were loaded meanwhile.
 
-function follow() {
-  const events = new EventSource('/v1/events');
-  events.addEventListener('entry', (event) => {
-    let entry;
-    try { entry = JSON.parse(event.data); } catch { return; }
-    const news = { id: entry.id, subject: entry.subject };
-    channel?.postMessage(news);
-    announce(news);
+function notify(message) {
+  hear(message);
+  channel?.postMessage(message);
+}
+
+function hear(message) {
+  if (message.news) announce(message.news);
+  if (message.asks !== undefined) recent?.filter((news) => news.seq > message.asks).forEach((news) => channel.postMessage({ news }));
+  isSignedOut ||= message.stream === SIGNED_OUT;
+  if (message.stream !== undefined && message.stream !== problem) {
+    problem = message.stream;
+    showBar();
+  }
+}
+
+/** Reads the stream until it ends; answers whether to try again. */
+function readStream() {
+  let grace = 0;
+  const lost = (words) => notify({ stream: words });
+  return new Promise((resolve) => {
+    const events = new EventSource(`/v1/events?payload=none&after=${seen}`);
+    const close = (again) => { clearTimeout(grace); events.close(); resolve(again); };
+    events.addEventListener('open', () => { clearTimeout(grace); grace = 0; lost(''); });
+    events.addEventListener('entry', (event) => {
+      const news = { seq: Number(event.lastEventId), subject: JSON.parse(event.data).subject };
+      recent = [...recent, news].slice(-MAX_RECENT);
+      notify({ news });
+    });
+    // The server says why it ended: the session, or the server itself.
+    events.addEventListener('end', (event) => {
+      const isOver = JSON.parse(event.data).code === 'key_ended';
+      lost(isOver ? SIGNED_OUT : 'Live updates stopped.');
+      close(!isOver);
+    });
+    events.addEventListener('error', () => {
+      if (events.readyState === EventSource.CLOSED) { lost('Live updates stopped.'); close(true); }
+      else grace ||= setTimeout(() => lost('Live updates stopped.'), GRACE_MS);
+    });
   });
-  // The server says why: the session has ended, or it stops. The page still reads, and reloading it says more.
-  events.addEventListener('end', () => events.close());
-  return new Promise(() => {});
+}
+
+async function lead() {
+  recent = [];
+  for (let wait = 1000; ; wait = Math.min(2 * wait, MAX_WAIT_MS)) {
+    const startedAt = Date.now();
+    if (isSignedOut || !await readStream()) return;
+    if (Date.now() - startedAt > MAX_WAIT_MS) wait = 1000;
+    await new Promise((resolve) => { setTimeout(resolve, wait); });
+  }
 }
 
 if (main?.dataset.stream !== undefined) {
-  if (navigator.locks) navigator.locks.request('crealeph-events', follow);
-  else if (live !== undefined) follow();
+  channel?.addEventListener('message', (event) => hear(event.data));
+  channel?.postMessage({ asks: seen });
+  if (navigator.locks) navigator.locks.request('crealeph-events', lead);
+  else if (live !== undefined) lead();
 }

@@ -11,6 +11,7 @@ function encoded(buffer) {
 
 /** An answer's JSON; throws what went wrong in words, as the API or a page says it. */
 async function answered(answer) {
+  if (answer.redirected && new URL(answer.url).pathname === '/sign-in') throw new Error('You are signed out. Reload the page to sign in again.');
   const text = await answer.text();
   const isJson = (answer.headers.get('content-type') ?? '').includes('json');
   if (answer.ok && isJson) return JSON.parse(text);
@@ -36,16 +37,18 @@ function say(place, words, isError = false) {
 const REFUSED = 'The passkey was not used: it was refused, timed out, or is enrolled already.';
 const isRefused = (error) => error.name === 'NotAllowedError' || error.name === 'InvalidStateError';
 
-/** Does something once at a time, and says why if it fails. */
+/** Does something once at a time, and says why if it fails. The page is not renewed meanwhile. */
 function onClick(place, button, act) {
   button.addEventListener('click', async () => {
     button.disabled = true;
+    place.dataset.acting = '';
     try {
       await act();
     } catch (error) {
       say(place, isRefused(error) ? REFUSED : error.message, true);
     } finally {
       button.disabled = false;
+      delete place.dataset.acting;
     }
   });
 }
@@ -108,31 +111,39 @@ function offerSignIn(place) {
   });
 }
 
+/** What the passkey signs about a subject: exactly what the page shows, or nothing. */
+async function signedVerdict(page, shown, fields) {
+  const { statement, passkey } = await sendForm(`${page}/question`, fields);
+  const isShown = statement.subjectDigest === shown.digest && statement.ruleDigest === shown.rule && statement.target === shown.target
+    && statement.decision === fields.decision && (statement.reason ?? '') === fields.reason;
+  if (!isShown) throw new Error('What would be signed is no longer what this page shows. Reload the page, and look at it again.');
+  return JSON.stringify({ statement, ...(await proved(passkey, [passkey.credentialId])) });
+}
+
 function offerVerdict(place) {
   place.hidden = false;
   const form = place.querySelector('form');
+  const shown = place.closest('[data-digest]').dataset;
   for (const button of place.querySelectorAll('button')) {
     onClick(place, button, async () => {
       const { form: token, keyId, reason } = form.elements;
       const fields = { form: token.value, keyId: keyId.value, reason: reason.value, decision: button.value };
-      const question = await sendForm(`${location.pathname}/question`, fields);
-      const signed = { statement: question.statement, ...(await proved(question.passkey, [question.passkey.credentialId])) };
-      form.elements.signed.value = JSON.stringify(signed);
+      form.elements.signed.value = await signedVerdict(location.pathname, shown, fields);
       form.submit();
     });
   }
 }
 
 /** One verdict: the question about it, the answer of the passkey, and the record. */
-async function decideAbout(id, fields) {
+async function decideAbout(shown, fields) {
+  const id = shown.several;
   const page = `/inbox/${encodeURIComponent(id)}`;
-  const question = await sendForm(`${page}/question`, fields);
-  const signed = { statement: question.statement, ...(await proved(question.passkey, [question.passkey.credentialId])) };
-  const body = new URLSearchParams({ form: fields.form, signed: JSON.stringify(signed) });
+  const signed = await signedVerdict(page, shown, fields);
+  const body = new URLSearchParams({ form: fields.form, signed });
   const recorded = await fetch(page, { method: 'POST', body });
   // It is recorded if the answer is the page of what was decided; a session that is over leads elsewhere.
-  const shown = decodeURIComponent(new URL(recorded.url).pathname);
-  if (!recorded.ok || shown !== `/inbox/${id}`) await answered(recorded);
+  const target = decodeURIComponent(new URL(recorded.url).pathname);
+  if (!recorded.ok || target !== `/inbox/${id}`) await answered(recorded);
 }
 
 function offerSeveral(place) {
@@ -156,7 +167,7 @@ function offerSeveral(place) {
         say(place, `${at + 1} of ${all.length}: ${one.querySelector('h2').textContent}`);
         tell(one, 'Waiting for your passkey.');
         try {
-          await decideAbout(one.dataset.several, fields);
+          await decideAbout(one.dataset, fields);
         } catch (error) {
           tell(one, 'Not recorded.', true);
           const left = all.filter(isOpen).length;

@@ -2,6 +2,7 @@
 
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::Name;
+use crealeph_ledger::Seq;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::asset_url;
@@ -35,6 +36,8 @@ pub struct Viewer {
     pub manages_webhooks: bool,
     /// When the page is made.
     pub now: Instant,
+    /// The newest entry at that time: the page shows everything up to it.
+    pub seq: Seq,
 }
 
 /// The part of the console that a page is of.
@@ -89,7 +92,7 @@ pub struct PageFrame<'f> {
     pub section: Section,
     /// Its title.
     pub title: &'f str,
-    /// Which entries change it, as the event stream filters them; `None` if none does.
+    /// The robot whose entries change it, empty for all entries; `None` if none does.
     pub live: Option<&'f str>,
 }
 
@@ -121,6 +124,7 @@ impl PageFrame<'_> {
                         p { "Signed in as " code { (line(&viewer.name)) } }
                         @if let Some(robot) = &viewer.robot { p { "Restricted to the robot " code { (line(robot)) } } }
                         p { button type="button" .quiet data-times="" hidden { "Show times in UTC" } }
+                        p { button type="button" .quiet data-shortcuts="" hidden { "Turn keyboard shortcuts off" } }
                         form action="/sign-out" method="post" {
                             input type="hidden" name="form" value=(viewer.form_token);
                             button type="submit" .quiet { "Sign out" }
@@ -128,7 +132,7 @@ impl PageFrame<'_> {
                     }
                 }
             }
-            main #main data-live=[*live] data-stream=[viewer.reads.then_some("")] data-now=(viewer.now.to_string()) {
+            main #main data-live=[*live] data-stream=[viewer.reads.then_some("")] data-now=(viewer.now.to_string()) data-seq=(viewer.seq) {
                 div .changed role="status" aria-live="polite" hidden { }
                 (content)
             }
@@ -147,7 +151,7 @@ impl PageFrame<'_> {
     }
 }
 
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 15] = [
     ("/", "search"),
     ("j", "next row"),
     ("k", "previous row"),
@@ -160,6 +164,9 @@ const KEYS: [(&str, &str); 12] = [
     ("g e", "executions"),
     ("g w", "work"),
     ("g l", "ledger"),
+    ("g p", "policy"),
+    ("g u", "usage"),
+    ("g a", "access"),
 ];
 
 /// A page without navigation, as sign-in and problems have it.

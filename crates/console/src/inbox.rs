@@ -257,7 +257,7 @@ fn decide(viewer: &Viewer, case: &SubjectCase) -> Markup {
     }
     let id = case.subject.id.as_str();
     html! {
-        section .decide aria-labelledby="decide" data-subject=(id) data-decides=[viewer.decides.then_some("")] {
+        section .decide aria-labelledby="decide" data-digest=(case.subject.digest.to_string()) data-rule=(case.state.rule_digest.to_string()) data-target=(case.subject.target.as_str()) {
             h2 #decide { "Decide" }
             (passkeys(viewer, case))
             p { "In a terminal, with your own key:" }

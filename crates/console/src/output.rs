@@ -30,7 +30,7 @@ pub(crate) fn run_output(id: &str, output: &RunOutput) -> Markup {
                 RunOutput::Part(part) => {
                     @if part.after > 0 { p .cut { (number(part.after)) " bytes before it are not shown. " a href={ "/runs/" (id) "/output" } { "Show it from the start" } } }
                     (records(id, part))
-                    @if part.is_running { p .quiet data-follow="" { "The run is in progress. " a href={ "/runs/" (id) } { "Refresh" } } }
+                    @if part.is_running { p .quiet role="status" data-follow="" { "The run is in progress. " a href={ "/runs/" (id) } { "Refresh" } } }
                     @else if part.records.is_empty() { p .quiet { "Nothing was printed, or it was cleaned." } }
                 }
                 RunOutput::Files(files) => {

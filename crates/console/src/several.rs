@@ -47,7 +47,7 @@ fn one(viewer: &Viewer, case: &SubjectCase) -> Markup {
     let SubjectCase { entry, subject, basis, .. } = case;
     let id = subject.id.as_str();
     html! {
-        li data-several=(id) {
+        li data-several=(id) data-digest=(subject.digest.to_string()) data-rule=(case.state.rule_digest.to_string()) data-target=(subject.target.as_str()) {
             h2 { a href={ "/inbox/" (path(id)) } { (title(entry, basis.change())) } }
             p data-outcome="" role="status" {}
             @if let Some(why) = &subject.outdated { p { (badge("outdated")) " " (line(why)) } }

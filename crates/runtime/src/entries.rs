@@ -175,6 +175,22 @@ pub fn cloud_event(entry: &StoredEntry, data: &str) -> String {
     out
 }
 
+/// An entry as JSON, without its payload and what it depends on.
+pub fn entry_head_json(entry: &StoredEntry) -> String {
+    let content = &entry.content;
+    let mut out = String::new();
+    let mut object = ObjectWriter::new(&mut out);
+    if let Some(actor) = &entry.actor {
+        object.text("actor", actor.as_str());
+    }
+    object.text("createdAt", &entry.created_at.to_string()).text("id", entry.id.as_str());
+    object.text("module", content.module.as_str()).text("robotId", content.robot_id.as_str());
+    object.raw("seq", &entry.seq.to_string()).text("source", content.source.as_str());
+    object.text("state", content.state.as_str()).text("type", content.kind.as_str());
+    object.end();
+    out
+}
+
 /// A page of a list as JSON.
 pub fn page_json(page: &EntryPage) -> String {
     let mut out = String::new();

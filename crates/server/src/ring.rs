@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_ledger::{Filter, Seq, StoredEntry};
-use crealeph_runtime::entries::{cloud_event, entry_json};
+use crealeph_runtime::entries::{cloud_event, entry_head_json, entry_json};
 
 /// What an entry takes in addition to its text, roughly.
 const FRAME_BYTES: usize = 512;
@@ -18,20 +18,30 @@ pub(crate) struct EntryFrame {
     /// The entry, without its payload.
     pub entry: StoredEntry,
     /// The event.
-    pub text: Bytes,
+    text: Bytes,
+    /// The event without the payload.
+    head: Bytes,
 }
 
 impl EntryFrame {
     /// An entry as a server-sent event: its sequence number is the event's id, a CloudEvent its data.
     pub(crate) fn render(mut entry: StoredEntry) -> EntryFrame {
-        let data = cloud_event(&entry, &entry_json(&entry));
-        let text = Bytes::from(format!("id: {}\nevent: entry\ndata: {data}\n\n", entry.seq));
+        let event = |data: &str| {
+            let data = cloud_event(&entry, data);
+            Bytes::from(format!("id: {}\nevent: entry\ndata: {data}\n\n", entry.seq))
+        };
+        let (text, head) = (event(&entry_json(&entry)), event(&entry_head_json(&entry)));
         entry.content.payload = Arc::from("");
-        EntryFrame { entry, text }
+        EntryFrame { entry, text, head }
+    }
+
+    /// The event as a stream wants it.
+    pub(crate) fn event(&self, filter: &EventFilter) -> Bytes {
+        if filter.without_payload { self.head.clone() } else { self.text.clone() }
     }
 
     fn bytes(&self) -> usize {
-        self.text.len() + FRAME_BYTES
+        self.text.len() + self.head.len() + FRAME_BYTES
     }
 }
 
@@ -41,6 +51,7 @@ pub(crate) struct EventFilter {
     pub robot_id: Option<RobotId>,
     pub kind: Option<Name>,
     pub state: Option<Name>,
+    pub without_payload: bool,
 }
 
 impl EventFilter {
@@ -54,7 +65,7 @@ impl EventFilter {
 
     /// The question to the ledger.
     pub(crate) fn query(&self) -> Filter {
-        let EventFilter { robot_id, kind, state } = self.clone();
+        let EventFilter { robot_id, kind, state, .. } = self.clone();
         Filter { robot_id, kind, state, ..Filter::default() }
     }
 }

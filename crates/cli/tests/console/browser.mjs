@@ -134,7 +134,7 @@ export async function assertAccessible(page) {
   for (const colorScheme of SCHEMES) {
     await page.emulateMedia({ colorScheme });
     await page.evaluate(axeSource);
-    const result = await page.evaluate(() => globalThis.axe.run(document, { preload: false }));
+    const result = await page.evaluate(() => globalThis.axe.run(document, { preload: false, rules: { 'target-size': { enabled: true } } }));
     for (const { id, help, nodes } of result.violations) {
       const places = nodes.slice(0, 5).map((node) => `    ${node.target.join(' ')}: ${node.failureSummary}`);
       violations.push([`  ${colorScheme}: ${id}: ${help} (${nodes.length})`, ...places].join('\n'));
@@ -148,6 +148,8 @@ export async function assertFits(page, width) {
   await page.setViewportSize({ width, height: 800 });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= width, `the page is ${wide} px wide in a window of ${width} px`);
+  const outside = await page.evaluate(() => [...document.querySelectorAll('.menu, main > *')].find((one) => one.checkVisibility() && one.getBoundingClientRect().left < 0)?.outerHTML);
+  assert.equal(outside, undefined, 'something begins left of the window');
 }
 
 /** Leaves a picture of the page for the documents, whatever window and scheme it is in. */

@@ -7,6 +7,7 @@ import { assert, assertAccessible, assertFits, documentPicture, screenshot, sett
 const base = setting('CREALEPH_URL');
 const links = setting('CREALEPH_LINKS').split(' ');
 const [failed, landed, later] = setting('CREALEPH_RUNS').split(' ');
+const hostile = setting('CREALEPH_HOSTILE');
 const go = (page, path) => page.goto(new URL(path, base).href);
 
 async function enter(visitor, link, options) {
@@ -69,6 +70,25 @@ await tell({
     assert.match(await page.locator('main').innerText(), /c\.txt/);
     assert.match(await page.title(), /^Run /);
     await assertAccessible(page);
+  },
+
+  'whatever a run is called, writes and changes is shown as text, and the page stays small': async (visitor) => {
+    const page = await visitor.page();
+    await page.context().addCookies(globalThis.operator);
+    for (const path of [`/runs/${hostile}`, `/runs/${hostile}/output`, `/runs/compare?a=${failed}&b=${hostile}`, '/runs', '/search?q=script']) {
+      const answer = await go(page, path);
+      assert.equal(answer.status(), 200, path);
+      assert.ok((await answer.body()).length < 400_000, `${path} has ${(await answer.body()).length} bytes`);
+      assert.match(await page.title(), /CreAleph$/, path);
+      await page.setViewportSize({ width: 1280, height: 800 });
+      await assertAccessible(page);
+      await assertFits(page, 360);
+    }
+    await go(page, `/runs/${hostile}`);
+    for (const fold of await page.locator('main details:not([open]) > summary').all()) await fold.click();
+    const text = await page.locator('main').innerText();
+    for (const said of ['<img src=x onerror=alert(1)>', '\\u{202e}', '+</pre><script>document.title=1</script>']) assert.ok(text.includes(said), `${said} is not in ${text.slice(0, 4000)}`);
+    await assertFits(page, 360);
   },
 
   'two runs are compared, and one is undone': async (visitor) => {

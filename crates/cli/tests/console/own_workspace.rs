@@ -238,6 +238,12 @@ fn undone(
 fn people_watch_compare_and_undo_in_a_browser() {
     let gate = Gate::new();
     let (world, [failed, landed, later]) = worked(&gate);
+    // A task, a file name, a file and an output that would act, hide or overflow; a line of 10 MB in both.
+    let hostile = world.run_one(item(
+        "hostile",
+        "echo '</pre><script>document.title=1</script>\u{202e}' > '<img src=x onerror=alert(1)>\u{202e}.txt'; \
+         head -c 10000000 /dev/zero | tr '\\0' x | tee long.txt; printf '\\033[2J</pre><script>document.title=1</script>\\n'",
+    ));
     let server = Server::start(&world);
     // Markup, escapes, an open line and a line that is far longer than a page, before it waits.
     let script = format!(
@@ -256,6 +262,7 @@ fn people_watch_compare_and_undo_in_a_browser() {
             ("CREALEPH_LINKS", &links.join(" ")),
             ("CREALEPH_RUNS", &[failed, landed, later].join(" ")),
             ("CREALEPH_GATE", &pipe),
+            ("CREALEPH_HOSTILE", id(&hostile)),
         ],
     );
     assert!(child.wait().unwrap().success());

@@ -70,15 +70,18 @@ fn people_see_and_decide_in_a_browser() {
     // What the reader kept.
     demo.run(&["ledger", "checkpoint"]);
     let log_key = demo.run(&["ledger", "key", "--text"]).trim().to_owned();
-    let links = ["operator", "operator", "operator", "operator", "reader", "operator", "admin"]
-        .map(|role| demo.link(role));
-    tell(
-        "pages.mjs",
-        &[
-            ("CREALEPH_URL", &demo.url),
-            ("CREALEPH_LINKS", &links.join(" ")),
-            ("CREALEPH_LOG_KEY", &log_key),
-            ("CREALEPH_TOKEN", key["token"].as_str().unwrap()),
-        ],
-    );
+    let stories = |script: &str, roles: &[&str]| {
+        let links: Vec<_> = roles.iter().map(|role| demo.link(role)).collect();
+        tell(
+            script,
+            &[
+                ("CREALEPH_URL", &demo.url),
+                ("CREALEPH_LINKS", &links.join(" ")),
+                ("CREALEPH_LOG_KEY", &log_key),
+                ("CREALEPH_TOKEN", key["token"].as_str().unwrap()),
+            ],
+        );
+    };
+    stories("pages.mjs", &["operator", "operator", "operator", "operator", "reader", "operator", "admin"]);
+    stories("live.mjs", &["reader"; 7]);
 }

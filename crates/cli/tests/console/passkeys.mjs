@@ -148,6 +148,20 @@ await tell({
     await refused(/asked about another statement/);
     await page.unroute('**/question');
 
+    // The rule changed after the page was shown, or the question is about another subject: nothing is signed.
+    for (const member of ['ruleDigest', 'subjectDigest', 'target', 'reason']) {
+      await page.route('**/question', async (route) => {
+        const answer = await route.fetch();
+        const question = await answer.json();
+        question.statement[member] = 'other';
+        await route.fulfill({ response: answer, json: question });
+      });
+      await page.getByRole('button', { name: 'Approve' }).click();
+      await page.getByText('What would be signed is no longer what this page shows.').waitFor();
+      await page.unroute('**/question');
+      await page.goto(`${url}/inbox/${second}`);
+    }
+
     // A page of another origin asks, of the same host, and hands the answer in.
     const question = await page.evaluate(async (keyId) => {
       const form = document.querySelector('[data-passkey-verdict] form').elements.form.value;

@@ -134,10 +134,16 @@ fn a_stream_ends_with_its_key_and_with_the_server() {
     let (code, _, stderr) = server.scratch.run(&["key", "revoke", id, "--tenant", "t"], "");
     assert_eq!(code, 0, "{stderr}");
     let (kind, _, data) = events.next();
-    assert_eq!((kind.as_str(), data), ("end", json!({ "reason": "the key no longer counts" })));
+    assert_eq!(
+        (kind.as_str(), data),
+        ("end", json!({ "code": "key_ended", "reason": "the key no longer counts" }))
+    );
     signal(server.process(), "-TERM");
     let (kind, _, data) = stays.next();
-    assert_eq!((kind.as_str(), data), ("end", json!({ "reason": "the server is stopping" })));
+    assert_eq!(
+        (kind.as_str(), data),
+        ("end", json!({ "code": "stopping", "reason": "the server is stopping" }))
+    );
     let (code, stderr) = server.ended();
     assert_eq!(code, 0, "{stderr}");
 }

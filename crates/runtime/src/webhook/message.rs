@@ -8,7 +8,7 @@ use crealeph_ledger::StoredEntry;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::entries::{cloud_event, entry_json};
+use crate::entries::{cloud_event, entry_head_json, entry_json};
 
 /// What a secret begins with.
 pub(super) const SECRET_PREFIX: &str = "whsec_";
@@ -29,7 +29,7 @@ impl Message {
         let body = whole.filter(|body| body.len() <= max_bytes);
         Message {
             id: entry.id.as_str().to_owned(),
-            body: body.unwrap_or_else(|| cloud_event(entry, &ids_of(entry))),
+            body: body.unwrap_or_else(|| cloud_event(entry, &entry_head_json(entry))),
         }
     }
 
@@ -53,22 +53,6 @@ impl Message {
         mac.update(format!("{}.{timestamp}.{}", self.id, self.body).as_bytes());
         Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
     }
-}
-
-/// An entry without its payload.
-fn ids_of(entry: &StoredEntry) -> String {
-    let content = &entry.content;
-    let mut out = String::new();
-    let mut object = ObjectWriter::new(&mut out);
-    if let Some(actor) = &entry.actor {
-        object.text("actor", actor.as_str());
-    }
-    object.text("createdAt", &entry.created_at.to_string()).text("id", entry.id.as_str());
-    object.text("module", content.module.as_str()).text("robotId", content.robot_id.as_str());
-    object.raw("seq", &entry.seq.to_string()).text("source", content.source.as_str());
-    object.text("state", content.state.as_str()).text("type", content.kind.as_str());
-    object.end();
-    out
 }
 
 #[cfg(test)]

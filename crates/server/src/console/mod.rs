@@ -262,7 +262,7 @@ fn encoded(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-/// Who looks at a page.
+/// Who looks at a page. Called before anything else is read, so that the page has everything up to [`view::Viewer::seq`].
 fn viewer(call: &Call) -> Result<view::Viewer, Problem> {
     let who = call.who()?;
     let no_session =
@@ -279,5 +279,6 @@ fn viewer(call: &Call) -> Result<view::Viewer, Problem> {
         sees_grants: who.may(Permission::SeeGrants),
         manages_webhooks: who.may(Permission::ManageWebhooks),
         now: call.ledger().now().instant(),
+        seq: call.ledger().last_seq(&who.tenant_id)?,
     })
 }

@@ -73,9 +73,8 @@ pub(super) fn robot(call: &Call) -> Result<Reply, Problem> {
     };
     let timeline = bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?;
     let page = view::RobotView { status: &status, timeline: &timeline };
-    let live = format!("robot={}", super::encoded(status.robot_id.as_str()));
     let title = status.robot_id.as_str();
-    let frame = PageFrame { viewer: &viewer, section: Section::Robots, title, live: Some(&live) };
+    let frame = PageFrame { viewer: &viewer, section: Section::Robots, title, live: Some(title) };
     Ok(html(frame.of(view::robot(&viewer, &page))))
 }
 

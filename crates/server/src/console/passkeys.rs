@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crealeph_console as view;
-use crealeph_contracts::approval::{ApprovalDecision, SignedPayload, VerdictRequest};
+use crealeph_contracts::approval::{ApprovalDecision, SignedPayload, VerdictRequest, VerdictStatement};
 use crealeph_contracts::passkey::{PasskeyOrigin, SignInStatement};
 use crealeph_contracts::scalar::{KeyId, Name, TenantId, Text};
 use crealeph_runtime::access::{PersonSession, SignInError, open_for_person};
@@ -80,6 +80,11 @@ pub(super) fn verdict_asked(call: &Call) -> Result<Reply, Problem> {
 /// Records a verdict that a passkey has proved.
 pub(super) fn verdict(call: &Call) -> Result<Reply, Problem> {
     let subject = approvals::named(call)?;
-    approvals::recorded(call, approvals::parsed(call.field("signed").as_bytes())?)?;
+    let signed: SignedPayload = approvals::parsed(call.field("signed").as_bytes())?;
+    let statement: VerdictStatement = approvals::parsed(signed.statement.as_str().as_bytes())?;
+    if statement.subject_id != subject {
+        return Err(refused("the verdict is about something else than this page"));
+    }
+    approvals::recorded(call, signed)?;
     redirect(&format!("/inbox/{}", encoded(subject.as_str())))
 }

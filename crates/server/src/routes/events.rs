@@ -32,6 +32,8 @@ use crate::reply::Reply;
 use crate::ring::{EntryFrame, EventFilter};
 use crate::settings::ServerBounds;
 
+/// What `payload` is for a stream without payloads.
+pub(super) const NO_PAYLOAD: &str = "none";
 pub(super) const STREAM_TYPE: &str = "text/event-stream";
 /// How long a stream is silent before it sends a comment, so that proxies keep it open and a dead client is noticed.
 const PING: Duration = Duration::from_secs(15);
@@ -73,6 +75,7 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
         robot_id: asked.or_else(|| who.robot_id.clone()),
         kind: call.identifier("type", Name::parse)?,
         state: call.identifier("state", Name::parse)?,
+        without_payload: call.text("payload") == Some(NO_PAYLOAD),
     };
     let asked = match &call.last_event_id {
         Some(text) => {
@@ -118,6 +121,27 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::text(STREAM_TYPE, Body::from_stream(frames)))
 }
 
+/// Why a stream ends.
+#[derive(Clone, Copy)]
+enum StreamEnd {
+    KeyEnded,
+    Stopping,
+    TooSlow,
+    Unreadable,
+}
+
+impl StreamEnd {
+    /// Its code, and what it says to people.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            StreamEnd::KeyEnded => ("key_ended", "the key no longer counts"),
+            StreamEnd::Stopping => ("stopping", "the server is stopping"),
+            StreamEnd::TooSlow => ("too_slow", "the client reads too slowly"),
+            StreamEnd::Unreadable => ("unreadable", "the server cannot read its ledger"),
+        }
+    }
+}
+
 /// What a stream that continues found.
 enum Advance {
     /// There may be more at once.
@@ -127,7 +151,7 @@ enum Advance {
     /// The ledger cannot be read now.
     Unread,
     /// It has ended.
-    End(&'static str),
+    End(StreamEnd),
 }
 
 /// Why a stream that has nothing to send continues.
@@ -144,7 +168,7 @@ impl EventStream {
             return None;
         }
         let frame = match self.pace.is_too_slow(Instant::now()) {
-            true => self.end("the client reads too slowly"),
+            true => self.end(StreamEnd::TooSlow),
             false => self.produce().await,
         };
         self.pace.handed_over(Instant::now());
@@ -158,16 +182,16 @@ impl EventStream {
                 return frame;
             }
             if *self.stopping.borrow() {
-                return self.end("the server is stopping");
+                return self.end(StreamEnd::Stopping);
             }
             if !self.key_counts().await {
-                return self.end("the key no longer counts");
+                return self.end(StreamEnd::KeyEnded);
             }
             let wake_at = match self.advance().await {
                 Advance::More => continue,
                 Advance::Everything => ping_at.min(self.check_key_at),
                 Advance::Unread => Instant::now() + RETRY,
-                Advance::End(reason) => return self.end(reason),
+                Advance::End(why) => return self.end(why),
             };
             if !self.taken.is_empty() {
                 continue;
@@ -182,14 +206,14 @@ impl EventStream {
     /// Takes what comes next from the ring, or from the log if the ring no longer has it.
     async fn advance(&mut self) -> Advance {
         if *self.head.borrow_and_update() == FollowerHead::Failed {
-            return Advance::End("the server cannot read its ledger");
+            return Advance::End(StreamEnd::Unreadable);
         }
         match self.take_from_ring() {
             Some(advance) => advance,
             None => match self.read_log().await {
                 Ok(advance) => advance,
                 Err(problem) if problem.status().as_u16() == 503 => Advance::Unread,
-                Err(_) => Advance::End("the server cannot read its ledger"),
+                Err(_) => Advance::End(StreamEnd::Unreadable),
             },
         }
     }
@@ -209,7 +233,7 @@ impl EventStream {
             }
             self.last = frame.entry.seq;
             if self.filter.admits(&frame.entry) && self.who.sees(&frame.entry) {
-                self.taken.push_back(frame.text.clone());
+                self.taken.push_back(frame.event(&self.filter));
             }
         }
         Some(Advance::Everything)
@@ -232,11 +256,12 @@ impl EventStream {
             // Asked last, so that no revocation up to the end goes unnoticed.
             Ok(is_active(&ledger, &who)?.then_some((page, end)))
         });
-        let Some((page, end)) = read.await? else { return Ok(Advance::End("the key no longer counts")) };
+        let Some((page, end)) = read.await? else { return Ok(Advance::End(StreamEnd::KeyEnded)) };
         let reached = page.next.map_or(end, |next| next.seq());
         let newest = page.entries.last().map_or(Seq::ZERO, |entry| entry.seq);
         self.last = self.last.max(reached).max(newest);
-        self.taken.extend(page.entries.into_iter().map(|entry| EntryFrame::render(entry).text));
+        let filter = &self.filter;
+        self.taken.extend(page.entries.into_iter().map(|entry| EntryFrame::render(entry).event(filter)));
         Ok(Advance::More)
     }
 
@@ -271,9 +296,10 @@ impl EventStream {
     }
 
     /// The last event, which says why it is the last.
-    fn end(&mut self, reason: &str) -> Bytes {
+    fn end(&mut self, why: StreamEnd) -> Bytes {
         self.has_ended = true;
-        Bytes::from(format!("event: end\ndata: {}\n\n", json!({ "reason": reason })))
+        let (code, reason) = why.words();
+        Bytes::from(format!("event: end\ndata: {}\n\n", json!({ "code": code, "reason": reason })))
     }
 }
 

@@ -379,6 +379,7 @@ const ROUTES: &[Route] = &[
                 ParameterKind::Number(0, crealeph_ledger::MAX_SEQ),
                 "start after this sequence number; `Last-Event-ID` takes precedence [default: the newest]",
             ),
+            query("payload", ParameterKind::Words(&[events::NO_PAYLOAD]), "leave out the entries' payloads"),
         ],
         body: None,
         answer: AnswerShape {
