@@ -51,6 +51,23 @@ await tell({
     }
   },
 
+  'each role finds the pages that it is shown, and is refused the others in words': async (visitor) => {
+    visitor.allowErrors(/403/);
+    const first = await enter(visitor);
+    const paths = await everyPage(first);
+    const refused = ['/inbox', '/robots/shop-17', '/executions', '/runs', '/ledger', '/policy', '/usage', '/search?q=x'];
+    for (const role of ['reader', 'writer', 'auditor', 'operator', 'admin']) {
+      const page = await enter(visitor);
+      assert.match(await page.locator('.who summary').innerText(), new RegExp(`^${role} `));
+      const reads = role !== 'admin';
+      for (const link of await hrefs(page, 'nav a')) assert.equal((await go(page, link)).status(), 200, `${role} ${link}`);
+      for (const path of reads ? paths : refused) assert.equal((await go(page, path)).status(), reads ? 200 : 403, `${role} ${path}`);
+      if (!reads) assert.match(await page.locator('main').innerText(), /a key of the role admin cannot be used for this/);
+      const pages = page.context().pages();
+      await pages[0].close();
+    }
+  },
+
   'pictures of the main pages': async (visitor) => {
     const page = await enter(visitor, { viewport: { width: 1100, height: 760 } });
     for (const [name, path, link] of [

@@ -82,6 +82,8 @@ fn people_see_and_decide_in_a_browser() {
             ],
         );
     };
-    stories("pages.mjs", &["operator", "operator", "operator", "operator", "reader", "operator", "admin"]);
+    let each_role = ["reader", "writer", "auditor", "operator", "admin"];
+    let others = ["operator", "operator", "operator", "reader", "operator", "admin"];
+    stories("pages.mjs", &[&["operator"; 2][..], &each_role, &others].concat());
     stories("live.mjs", &["reader"; 7]);
 }
