@@ -34,8 +34,8 @@ pub fn serve(program: &Path, folder: &Path) -> Outcome<(Child, SocketAddr)> {
         .spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-    let told: Value = serde_json::from_str(&line)?;
-    let port = told["url"].as_str().and_then(|url| url.rsplit(':').next()).ok_or("no address")?;
+    let started: Value = serde_json::from_str(&line)?;
+    let port = started["url"].as_str().and_then(|url| url.rsplit(':').next()).ok_or("no address")?;
     Ok((child, SocketAddr::from(([127, 0, 0, 1], port.trim_end_matches('/').parse()?))))
 }
 

@@ -3,7 +3,7 @@
 # It needs nothing but a POSIX shell and awk. Whatever is meant for people goes to standard error.
 #
 # The input is cut at its quotes: every second piece is then the inside of a text, and the pieces between hold the
-# brackets, so that a field is told from one of the same name deeper down. Texts are passed on as they were written,
+# brackets, so that a field is distinguished from one of the same name deeper down. Texts are passed on as they were written,
 # escapes included.
 LC_ALL=C
 export LC_ALL

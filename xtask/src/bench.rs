@@ -1,6 +1,6 @@
 //! `cargo xtask bench NAME`: builds and runs one program of `bench/`.
 //!
-//! `bench/` is a workspace of its own, so that users and tests never compile the peers it measures against.
+//! `bench/` is a separate workspace, so that users and tests never compile the peers it measures against.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! The repository's own tasks, started with `cargo xtask TASK`.
 //!
-//! This file owns the list of tasks and nothing else: each task lives in a file of its own and is a
+//! This file owns the list of tasks and nothing else: each task lives in a separate file and is a
 //! function from the repository root and its arguments to success or a [`Failure`]. People read stderr,
 //! programs read stdout. Exit codes: 0 done, 1 a check or a program failed, 2 the task was called wrongly.
 

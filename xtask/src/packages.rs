@@ -35,12 +35,12 @@ const PACKAGES: &[Package] = &[
     Package {
         provides: "pg_createcluster",
         debian: "postgresql",
-        why: "the ledger's tests start a PostgreSQL server of their own",
+        why: "the ledger's tests start their own PostgreSQL server",
     },
     Package {
         provides: "openssl",
         debian: "openssl",
-        why: "the ledger's and the agents' tests make certificates for servers of their own",
+        why: "the ledger's and the agents' tests make certificates for their own servers",
     },
     Package {
         provides: "ssh-keygen",
@@ -78,11 +78,7 @@ const PACKAGES: &[Package] = &[
     },
     Package { provides: "make", debian: "make", why: "`make test` must work in a work run" },
     Package { provides: "go", debian: "golang-go", why: "`go test` must work in a work run" },
-    Package {
-        provides: "unshare",
-        debian: "util-linux",
-        why: "the ledger's tests fill a small disk of their own",
-    },
+    Package { provides: "unshare", debian: "util-linux", why: "the ledger's tests fill a small disk" },
 ];
 
 /// Each with the cargo command that shows whether it is installed.

@@ -60,7 +60,7 @@ fn child(test: &str, place: &Path, prefix: &str) -> Child {
         .unwrap()
 }
 
-/// Says a word to the parent, on a line of its own whatever the test harness has begun to print.
+/// Says a word to the parent, on a separate line whatever the test harness has begun to print.
 fn say(word: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n#{word}\n").as_bytes()).unwrap();
@@ -295,7 +295,7 @@ fn child_reader() {
     say("done");
 }
 
-/// Runs shell commands with a small disk of their own mounted at `$DISK`, in a namespace no one else sees.
+/// Runs shell commands with a small disk mounted at `$DISK`, in a namespace no one else sees.
 fn on_a_small_disk(script: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");

@@ -1,6 +1,7 @@
 //! Two runs side by side: facts in two columns, then every file that either changed, with the diff between the results.
 
 use crealeph_runtime::report::{ComparedFile, ComparedRun, FileStanding, RunComparison};
+use crealeph_runtime::work::reason_in_words;
 use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, hunks};
@@ -46,7 +47,7 @@ fn rows(viewer: &Viewer, a: &ComparedRun, b: &ComparedRun) -> Vec<(String, Marku
     row("Model", &|run| dash((!run.models.is_empty()).then(|| run.models.join(", "))));
     row(
         "Status",
-        &|run| html! { (badge(&run.row.status)) @if let Some(reason) = &run.reason { " " (words(&line(&reason.text))) } },
+        &|run| html! { (badge(&run.row.status)) @if let Some(reason) = &run.reason { " " (words(&line(&reason_in_words(&reason.text)))) } },
     );
     row("Started", &|run| time(&run.row.started_at, viewer.now));
     row(

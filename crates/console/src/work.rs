@@ -2,6 +2,7 @@
 
 use crealeph_runtime::receipts::LoggedRunReport;
 use crealeph_runtime::report::{BoundStory, ProofStatus, RunRow, RunStory};
+use crealeph_runtime::work::reason_in_words;
 use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, diff};
@@ -150,7 +151,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
         @if let Some(task) = story.description.as_ref().filter(|task| task.text.trim() != row.task) {
             details { summary { "The whole task" } (block(&task.text, "Task", None)) }
         }
-        @if let Some(reason) = &story.reason { p .error { (words(&reason.text)) } }
+        @if let Some(reason) = &story.reason { p .error { (words(&reason_in_words(&reason.text))) } }
         (facts(vec![
             ("Run", html! { code { (id) } }),
             ("Agent", html! { @match &story.program {
@@ -173,7 +174,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
         @if is_open { (run_output(&id, output)) }
         @if let Some(admission) = &story.admission {
             section aria-labelledby="bounds" { h2 #bounds { "Bounds" }
-                @if let Some(reason) = &admission.reason { p { (line(reason)) } }
+                @if let Some(reason) = &admission.reason { p { (line(&reason_in_words(reason))) } }
                 ul .bounds { @for bound in &admission.bounds { (bound_bar(bound)) } }
             }
         }

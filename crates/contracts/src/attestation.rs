@@ -89,13 +89,13 @@ object! {
         allowed_paths: Option<List<Text>> = "allowed_paths",
         /// The paths it might not change, as globs.
         denied_paths: List<Text> = "denied_paths",
-        /// How many changes to laws (Λ) it might make; absent if only the sum counted.
+        /// How many changes to protected paths it might make; absent if only the sum counted.
         max_laws: Option<Count> = "max_laws",
-        /// How many changes to invariants (Q).
+        /// How many changes to tests.
         max_invariants: Option<Count> = "max_invariants",
-        /// How many changes to projections (Π).
+        /// How many changes to generated files.
         max_projections: Option<Count> = "max_projections",
-        /// How many changes to anything else (O).
+        /// How many changes to other files.
         max_others: Option<Count> = "max_others",
         /// The hosts it might connect to, `host:port`.
         hosts: List<Name> = "hosts",

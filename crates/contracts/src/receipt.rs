@@ -52,9 +52,9 @@ words! {
 }
 
 words! {
-    /// How strong the walls around the agent were.
+    /// How strong the sandbox around the agent was.
     SandboxStrength {
-        /// Every wall stood.
+        /// Every layer was in force.
         Full = "full",
         /// Some were missing, and that was accepted openly.
         Reduced = "reduced",
@@ -164,7 +164,7 @@ object! {
 }
 
 object! {
-    /// What a run did, and within which walls.
+    /// What a run did, and how it was isolated.
     Receipt / ReceiptParts ["run/receipt", "R4"] {
         /// Its own id.
         id: Uuid = "id",
@@ -194,11 +194,11 @@ object! {
         proof_artifacts: List<ProofArtifact> = "proof_artifacts",
         /// Changes to anything else.
         delta_o: List<Delta> = "delta_o",
-        /// Changes to projections: generated files, docs.
+        /// Changes to generated files and documentation.
         delta_pi: List<Delta> = "delta_pi",
-        /// Changes to laws: policies, CI, configuration.
+        /// Changes to protected paths: policies, CI, configuration.
         delta_lambda: List<Delta> = "delta_lambda",
-        /// Changes to invariants: tests, schemas.
+        /// Changes to tests and schemas.
         delta_q: List<Delta> = "delta_q",
         /// What the agent reported to have done.
         tool_trace: List<ToolCall> = "tool_trace",
@@ -210,7 +210,7 @@ object! {
         test_log: Option<Box<str>> = "test_log",
         /// The receipt before this one in the workspace; absent in the first.
         previous_receipt_hash: Option<Blake3> = "previous_receipt_hash",
-        /// How strong the walls were.
+        /// How strong the sandbox was.
         sandbox_strength: SandboxStrength = "sandbox_strength",
         /// The connections made and refused; the first of them if there are too many to list.
         connections: List<Connection> = "connections",

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// The characters of Unicode White_Space, as written in a regular expression's class.
 const WHITE_SPACE: &str =
     "\t-\r \u{85}\u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
-/// Control characters (Cc), likewise.
+/// Control characters (Cc), written the same way.
 const CONTROL: &str = "\u{0}-\u{1f}\u{7f}-\u{9f}";
 
 pub(crate) struct Field {

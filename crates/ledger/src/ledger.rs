@@ -335,7 +335,7 @@ impl Ledger {
         Ok(answer)
     }
 
-    /// Writes outside the writing threads, in a transaction of its own: for rare writes.
+    /// Writes outside the writing threads, in a separate transaction: for rare writes.
     pub(crate) fn write(&self, tenant: &TenantId, work: TransactionWork<'_>) -> Result<(), LedgerError> {
         self.write_apart(Some(tenant), false, work)
     }

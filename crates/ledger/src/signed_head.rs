@@ -12,7 +12,7 @@ use crealeph_contracts::digest::Sha256;
 use crate::checkpoint::stated;
 use crate::keys::SigningKeyError;
 
-/// The folder next to the keys; a folder of its own, so that many logs hide no key.
+/// The folder next to the keys; a separate one, so that many logs hide no key.
 const FOLDER: &str = "signed";
 /// The largest note that is read.
 const MAX_NOTE_BYTES: u64 = 64 << 10;

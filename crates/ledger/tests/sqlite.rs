@@ -65,7 +65,7 @@ fn conformance_on_sqlite() {
     suite::run(&SqliteFixture);
 }
 
-/// SQLite has no clock of its own, so leases use the time since the machine started, which no wall clock changes.
+/// SQLite has no clock, so leases use the time since the machine started, which no wall clock changes.
 #[test]
 fn a_wall_clock_neither_ends_a_lease_nor_keeps_it() {
     let place = SqliteFixture.place();

@@ -399,7 +399,7 @@ impl ServerClient {
         };
         match () {
             () if answer.is_of(PROBLEM_TYPE) => Err(answer.refusal()?),
-            // A decided answer of the Builder has a status of its own.
+            // A decided answer of the Builder has its own status.
             () if (200..300).contains(&status) || answer.is_of(JSON_TYPE) => Ok(answer),
             () => Err(bad(format!("status {status} without a reason"))),
         }

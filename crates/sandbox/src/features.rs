@@ -70,12 +70,7 @@ impl Sandbox {
         }];
         let user = self.runs_as();
         let groups: [(_, &[SetupStep], _, &str); 3] = [
-            (
-                "namespaces",
-                &namespaces,
-                "processes, mounts, IPC, host name, network and ids of its own",
-                &user,
-            ),
+            ("namespaces", &namespaces, "separate processes, mounts, IPC, host name, network and ids", &user),
             (
                 "root_file_system",
                 &root,

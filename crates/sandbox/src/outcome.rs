@@ -271,7 +271,7 @@ pub enum Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// User, PID, mount, IPC, UTS, cgroup and network namespaces, and a root file system of its own.
+    /// User, PID, mount, IPC, UTS, cgroup and network namespaces, and its own root file system.
     Namespaces,
     /// `no_new_privs`, and no capability.
     NoNewPrivileges,

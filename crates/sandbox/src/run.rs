@@ -25,7 +25,7 @@ use crate::state::OwnerFolder;
 use crate::stdin::{Feed, Pump};
 use crate::wire::{self, Message, Report, Request, TERMINATE};
 
-/// How long the inner half may take to answer after it was told to end.
+/// How long the inner half may take to answer after it was asked to end.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 const KILL: u8 = b'K';
 
@@ -90,7 +90,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Closes the control socket, upon which the outer half ends the tree and itself, and waits for that.
+    /// Closes the control socket, so that the outer half ends the tree and itself, and waits for that.
     fn end(&self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         let mut fds = [PollFd::from_borrowed_fd(self.life.as_fd(), PollFlags::IN)];
@@ -201,7 +201,7 @@ enum Ending {
     Asked {
         deadline: Option<Instant>,
     },
-    /// The inner half was told to kill everything.
+    /// The inner half was ordered to kill everything.
     Ordered {
         deadline: Option<Instant>,
     },

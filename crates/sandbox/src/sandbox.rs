@@ -104,7 +104,7 @@ pub enum Stream {
 }
 
 /// Receives the outputs as they come, redacted and up to the limits, in addition to the copy in the outcome. It runs between
-/// two checks of the clock, so it should not take long; it may end the run through a [`Cancel`] of its own.
+/// two checks of the clock, so it should not take long; it may end the run through its own [`Cancel`].
 pub type Output<'s> = &'s (dyn Fn(Stream, &[u8]) + Sync);
 
 /// Runs commands and opens views. One per process is enough; threads may share it.

@@ -195,7 +195,7 @@ pub struct Grants {
     pub path: Vec<PathBuf>,
     /// Secrets, redacted wherever output is captured.
     pub secrets: Vec<Secret>,
-    /// Lets the command create namespaces of its own (Chromium and other sandboxes need that).
+    /// Lets the command create namespaces (Chromium and other sandboxes need that).
     pub nested_namespaces: bool,
     /// Lets the command trace its own processes (debuggers).
     pub ptrace: bool,
@@ -542,7 +542,7 @@ pub enum Stdin {
 /// The network of a command.
 #[derive(Debug, Clone, Default)]
 pub enum Network {
-    /// A namespace of its own with only loopback.
+    /// A separate namespace with only loopback.
     #[default]
     None,
     /// The same, and a proxy inside that connects only to these hosts.

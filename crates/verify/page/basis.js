@@ -1,4 +1,4 @@
-// The basis of a check, as the reader is told.
+// The basis of a check, as it is shown to the reader.
 
 export const HASHES = 'hashes that were computed again from the bytes';
 export const NO_KEY = 'nothing that you had before: no key was given, so this proves consistency, not origin';

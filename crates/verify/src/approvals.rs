@@ -1,5 +1,5 @@
 //! Signed entries about approvals, as an outsider judges them (R33): in the order of the log, each statement by a key that was enrolled
-//! before it and not revoked, for this tenant and log, under the namespace of its kind, with a nonce of its own; each landing
+//! before it and not revoked, for this tenant and log, under the namespace of its kind, with its own nonce; each landing
 //! by enough verdicts that were not used before, and of a change one that was not void.
 //!
 //! The ledger's own writer uses the same judge before it appends, so an honest log has no findings. Whether a

@@ -37,7 +37,7 @@ pub fn verifier_script() -> String {
     format!("globalThis.crealephVerifier = (() => {{\n{script}return {{ {} }};\n}})();\n", names.join(", "))
 }
 
-/// A module as a function of its own that returns its exports, so that no two modules share a name.
+/// A module as a function that returns its exports, so that no two modules share a name.
 fn closed(name: &str, source: &str) -> String {
     let (mut body, mut exports, mut import) = (String::new(), Vec::new(), None::<String>);
     for line in source.lines() {

@@ -105,7 +105,7 @@ impl Capsule {
         &self.after
     }
 
-    /// The changes, sorted by path. A file that the run hid by ignore rules of its own is here, though not in the state.
+    /// The changes, sorted by path. A file that the run hid by its own ignore rules is here, though not in the state.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }

@@ -3,10 +3,10 @@
 use super::Violation;
 use super::repository::{Dependency, Manifest, Repository};
 
-/// Needs lints of its own: the workspace forbids `unsafe`, and a forbidden lint cannot be allowed again.
+/// Needs its own lints: the workspace forbids `unsafe`, and a forbidden lint cannot be allowed again.
 const OWN_LINTS: &str = "crates/sandbox/Cargo.toml";
 
-/// The benchmarks are a workspace of their own.
+/// The benchmarks are a separate workspace.
 const BENCHMARK_LOCK: &str = "bench/Cargo.lock";
 
 pub(super) fn sources(repository: &Repository<'_>) -> Vec<Violation> {

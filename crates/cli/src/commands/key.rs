@@ -133,7 +133,7 @@ impl Create {
         let created = at.create_key(request)?;
         match (at.is_json(output), &created.token) {
             (true, _) => output.report(&created)?,
-            // On a line of its own, so that it can be copied.
+            // On a separate line, so that it can be copied.
             (false, Some(token)) => output.line(token)?,
             (false, None) => {}
         }

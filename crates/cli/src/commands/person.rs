@@ -206,7 +206,7 @@ impl Invite {
                 "person": self.name, "link": invited.link(), "token": invited.token, "expires": expires,
                 "entry": entry,
             }))?,
-            // On a line of its own, so that it can be copied.
+            // On a separate line, so that it can be copied.
             false => output.line(&invited.link())?,
         }
         note!(

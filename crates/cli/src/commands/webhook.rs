@@ -157,7 +157,7 @@ impl Create {
         let created = at.create_webhook(request, after.transpose()?)?;
         match (at.is_json(output), &created.secret) {
             (true, _) => output.report(&created)?,
-            // On a line of its own, so that it can be copied.
+            // On a separate line, so that it can be copied.
             (false, Some(secret)) => output.line(secret)?,
             (false, None) => {}
         }

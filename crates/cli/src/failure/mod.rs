@@ -177,7 +177,7 @@ impl Failure {
         }
     }
 
-    /// Message and hint for a person. Only our own lists have lines of their own; any other line break is escaped.
+    /// Message and hint for a person. Only our own lists have several lines; any other line break is escaped.
     pub(crate) fn page(&self) -> Page {
         let mut page = Page::default();
         if let Failure::Trust(TrustFailure::Untrusted { asked, .. }) = self {

@@ -27,7 +27,7 @@ pub(crate) enum WorkFailure {
     NoItems(String),
     #[error("the task is empty")]
     EmptyTask,
-    #[error("the items of `{0}` have limits of their own, and flags set those of a task in words")]
+    #[error("the items of `{0}` have their own limits, and flags set those of a task in words")]
     BoundsOfItems(String),
     #[error("there is no `{}`", .0.display())]
     NoStatement(PathBuf),

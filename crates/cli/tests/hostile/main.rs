@@ -1,5 +1,5 @@
 //! The hostile suite: every file under `cases/` is one attack, a shell script that plays the agent, the author of a clone or
-//! the caller, and exits with 0 only if the wall held. Each runs twice, as root and as an ordinary user, in a scene of its own.
+//! the caller, and exits with 0 only if the wall held. Each runs twice, as root and as an ordinary user, in its own scene.
 //!
 //! A case opens with `# class:` (a row of docs/threat-model.md, and the name of its folder) and `# about:` (one sentence: what
 //! the attacker tries). `# before: broke` says that the attack got through before its wall was built; `# before: held`, that the wall was there,

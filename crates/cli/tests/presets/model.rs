@@ -35,7 +35,7 @@ impl Model {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let turns: Arc<Turns> = Arc::new(turns);
         let shared = Arc::clone(&seen);
-        // Ends with the test's process; each connection has a thread of its own.
+        // Ends with the test's process; each connection has its own thread.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (turns, seen) = (Arc::clone(&turns), Arc::clone(&shared));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A folder of its own, gone when the test ends.
+/// A new folder, gone when the test ends.
 pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {

@@ -1,7 +1,7 @@
 //! A project folder, commands run in it as a person would at a terminal of 60, 80 or 120 columns, and output without what differs
 //! from run to run: folders, ids, hashes, times. Each of these is replaced by a sign and nothing next to it is touched, so columns and
 //! line breaks are as they were printed. This requires short ids of one length: a screen with columns after an id shows runs or
-//! executions, each of which starts in a millisecond of its own.
+//! executions, each of which starts in another millisecond.
 
 use std::cell::RefCell;
 use std::fs;
@@ -37,7 +37,7 @@ const REQUEST: &str = r#"{"robotId":"shop-17","objective_type":"landing_plan","o
 "coherence_policy":{"on_stale":"block","on_partial":"draft_only"},"dryRun":false,"workflowVersion":"1",
 "agentVersion":"example@1","attempt":1}"#;
 
-/// A folder of its own, gone when the test ends.
+/// A new folder, gone when the test ends.
 pub(crate) struct Story {
     folder: tempfile::TempDir,
     /// Lines that do not fit.

@@ -28,7 +28,7 @@ impl Client {
         stream
     }
 
-    /// Sends bytes on a connection of their own, and reads the answer.
+    /// Sends bytes on a new connection, and reads the answer.
     pub fn send(&self, bytes: &[u8]) -> Answer {
         let mut stream = self.connect();
         // A server that refuses at once may have closed before it has read everything.

@@ -10,7 +10,7 @@ use crate::events::append;
 use crate::metrics::packages;
 use crate::running::Running;
 
-/// The operations that are tried. The stream never ends, and has tests of its own; what revokes keys is tried alone, because it finds
+/// The operations that are tried. The stream never ends, and has its own tests; what revokes keys is tried alone, because it finds
 /// the ids of those in use.
 const TRIED: &str = "^/(healthz|readyz|openapi.json|docs|v1/(entries|executions|robots|log|inbox|people|rules|report|usage|signers|work|schemas|keys|approvals|verdicts|builder|policy|validate|webhooks|export|ids).*)$";
 const ALONE: &str = "DELETE /v1/keys/{id}";

@@ -245,14 +245,18 @@ fn outside(world: &World, draft: &str, reader: &str) {
     elsewhere.write("log.export", &exported);
     let root = world.fingerprint("ana");
     let why = ["approval", "why", draft, "--from", "log.export", "--root", &root];
-    let (code, told) = elsewhere.json(&[&why[..], &["--json"]].concat(), "");
-    assert_eq!((code, &told["state"], &told["rootState"]), (0, &json!("landed"), &json!("pinned")), "{told}");
-    let verdict = &told["verdicts"][0];
-    assert_eq!((&verdict["proof"], &verdict["counted"]), (&json!("passkey"), &json!(true)), "{told}");
-    assert_eq!(verdict["authenticator"]["origin"], json!(server.url), "{told}");
-    assert_eq!(verdict["authenticator"]["userVerified"], json!(true), "{told}");
+    let (code, explained) = elsewhere.json(&[&why[..], &["--json"]].concat(), "");
+    assert_eq!(
+        (code, &explained["state"], &explained["rootState"]),
+        (0, &json!("landed"), &json!("pinned")),
+        "{explained}"
+    );
+    let verdict = &explained["verdicts"][0];
+    assert_eq!((&verdict["proof"], &verdict["counted"]), (&json!("passkey"), &json!(true)), "{explained}");
+    assert_eq!(verdict["authenticator"]["origin"], json!(server.url), "{explained}");
+    assert_eq!(verdict["authenticator"]["userVerified"], json!(true), "{explained}");
     let online = server.get(&format!("/v1/approvals/{draft}"), reader).json();
-    assert_eq!(online["verdicts"], told["verdicts"]);
+    assert_eq!(online["verdicts"], explained["verdicts"]);
     let (_, words, _) = elsewhere.run(&[&why[..], &["--text"]].concat(), "");
     assert!(
         words.contains(&format!("used   at {}, user verified, on one device, signature count 5", server.url)),

@@ -12,7 +12,7 @@ use crate::scratch::{Scratch, ended, signal};
 /// The file of what a server says and logs.
 const LOG: &str = "server.log";
 
-/// A server in a folder of its own, stopped when the test ends.
+/// A server in its own folder, stopped when the test ends.
 pub(crate) struct Running {
     pub(crate) scratch: Scratch,
     pub(crate) url: String,

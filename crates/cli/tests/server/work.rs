@@ -18,7 +18,7 @@ fn tested_item() -> Value {
     item_with("w", SCRIPT, json!({ "test_command": "echo 'test result: ok. 3 passed; 0 failed; 0 ignored'" }))
 }
 
-/// A developer's machine: a workspace with a ledger of its own.
+/// A developer's machine: a workspace with its own ledger.
 fn developer() -> World {
     let world = World::with(AGENTS);
     world.write("a.txt", "one\n");

@@ -135,7 +135,7 @@ fn no_secret_is_in_a_log_and_a_run_denied_for_one_keeps_none() {
         let path = world.items(&[item_with(id, script, json!({ "test_command": tests }))]);
         ran(&world.command(&["work", "run", &path]).env("TOKEN", secret).output().unwrap())
     };
-    // What the agent writes in two parts is printed by the tests, which have no secret of their own.
+    // What the agent writes in two parts is printed by the tests, which have no secret.
     let script =
         "echo told $TOKEN; printf %s \"$TOKEN\" | cut -c1-9 > one; printf %s \"$TOKEN\" | cut -c10- > two";
     let tested = run("printed", script, "printf 'a%s%s\\n' $(cat one) $(cat two)");

@@ -1,4 +1,4 @@
-//! Work as an ordinary user, also where the tests run as root: another user id in a folder of its own.
+//! Work as an ordinary user, also where the tests run as root: another user id in its own folder.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -18,7 +18,7 @@ const CONTROL_C: &[u8] = b"\x03";
 /// How long a screen may stay as it is before the test gives up.
 const PATIENCE: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
-/// A command at a terminal of its own.
+/// A command at its own terminal.
 struct Terminal {
     child: Child,
     controller: File,

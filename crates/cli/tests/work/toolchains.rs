@@ -27,7 +27,7 @@ rmdir "$home"
 exec setpriv --reuid="$user" --regid="$user" --clear-groups "$@"
 "#;
 
-/// A project in a workspace of its own, and who works on it.
+/// A project in its own workspace, and who works on it.
 struct Project {
     world: World,
     user: Option<u32>,

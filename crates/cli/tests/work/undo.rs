@@ -1,4 +1,4 @@
-//! Undoing a run: a run of its own, that restores what was there, or says what is in the way (R34).
+//! Undoing a run: a separate run, that restores what was there, or says what is in the way (R34).
 
 use std::process::Stdio;
 

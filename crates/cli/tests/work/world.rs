@@ -1,4 +1,4 @@
-//! A workspace of its own, and items whose description is the script that the agent runs.
+//! A new workspace, and items whose description is the script that the agent runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -167,7 +167,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The string's value, if this is one. A lone surrogate (a fault of its own) reads as U+FFFD.
+    /// The string's value, if this is one. A lone surrogate (a fault by itself) reads as U+FFFD.
     #[inline]
     pub fn string(self) -> Option<Cow<'a, str>> {
         let token = self.token();

@@ -156,7 +156,7 @@ pub enum RulesError {
         /// The timestamp nearest to it.
         near: &'static str,
     },
-    /// A refreshing action that has no rule of its own.
+    /// A refreshing action that has no rule.
     #[error(
         "`{timestamp}` is refreshed by `{action}`, which is not among the actions; add it or correct the name"
     )]
@@ -366,7 +366,7 @@ impl Rules {
         })
     }
 
-    /// The example as a PolicyInput, at an instant of its own.
+    /// The example as a PolicyInput, at its own instant.
     fn question(&self, example: &RuleExample) -> String {
         const NOON: i128 = 1_735_732_800_000_000_000;
         let instant = |age_minutes: f64| {

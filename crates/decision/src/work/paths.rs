@@ -1,5 +1,5 @@
-//! Which paths a run may change, and in which class a change falls (R28): laws, invariants, projections or
-//! anything else, by globs from configuration that are checked when they are loaded. A glob denies or protects a path
+//! Which paths a run may change, and in which class a change falls (R28): protected, tests, generated or
+//! other, by globs from configuration that are checked when they are loaded. A glob denies or protects a path
 //! under every name that some file system treats as the same: in other case, with dots or spaces at the end of a name, with
 //! characters that are not shown.
 
@@ -25,6 +25,20 @@ pub enum DeltaClass {
 }
 
 impl DeltaClass {
+    /// Every class.
+    pub const ALL: [DeltaClass; 4] =
+        [DeltaClass::Laws, DeltaClass::Invariants, DeltaClass::Projections, DeltaClass::Others];
+
+    /// The words for it that people read; the contract's letter stays in what is recorded.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            DeltaClass::Laws => "protected paths",
+            DeltaClass::Invariants => "tests",
+            DeltaClass::Projections => "generated files",
+            DeltaClass::Others => "other files",
+        }
+    }
+
     /// The contract's letter.
     pub fn letter(self) -> &'static str {
         match self {
@@ -44,19 +58,19 @@ pub struct PathRulesSource {
     pub allowed: Option<Vec<String>>,
     /// Paths that must not be changed, even if they are allowed.
     pub denied: Vec<String>,
-    /// Whether laws may be changed.
+    /// Whether protected paths may be changed.
     pub allow_laws: bool,
-    /// Which paths are laws (Λ).
+    /// Which paths are protected (Λ).
     pub laws: Vec<String>,
-    /// Which paths are invariants (Q).
+    /// Which paths are tests (Q).
     pub invariants: Vec<String>,
-    /// Which paths are projections (Π).
+    /// Which paths are generated (Π).
     pub projections: Vec<String>,
-    /// How many deltas of laws there may be.
+    /// How many deltas of protected paths there may be.
     pub max_laws: Option<u64>,
-    /// How many deltas of invariants.
+    /// How many deltas of tests.
     pub max_invariants: Option<u64>,
-    /// How many deltas of projections.
+    /// How many deltas of generated files.
     pub max_projections: Option<u64>,
     /// How many other deltas.
     pub max_others: Option<u64>,

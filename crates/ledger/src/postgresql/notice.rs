@@ -1,4 +1,4 @@
-//! Notifies other processes that logs have grown, on a thread and connection of its own. News that comes while one notice is sent
+//! Notifies other processes that logs have grown, on a separate thread and connection. News that comes while one notice is sent
 //! is combined into one more.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};

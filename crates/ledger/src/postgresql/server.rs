@@ -14,7 +14,7 @@ use super::tls;
 use crate::error::LedgerError;
 use crate::position::Seq;
 
-/// The role that was used for everything before version 3; later databases have roles of their own.
+/// The role that was used for everything before version 3; later databases have their own roles.
 const SHARED_ROLE: &str = "crealeph_ledger";
 /// How long a statement that writes may take, and one that reads; an audit counts a whole log.
 const WRITING_MS: u64 = 60_000;

@@ -21,7 +21,7 @@ struct FileIdentity {
 
 impl FileIdentity {
     /// Of the file at a path, if there is one. Reads only the inode: a kernel that was asked for a file's times gives the next
-    /// write a time of its own, and the sync after it then has the inode to write too (a quarter more for one append).
+    /// write a new time, and the sync after it then has the inode to write too (a quarter more for one append).
     fn of(path: &Path) -> io::Result<Option<FileIdentity>> {
         match statx(CWD, path, AtFlags::empty(), StatxFlags::INO) {
             Ok(found) => {

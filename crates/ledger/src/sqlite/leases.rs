@@ -1,5 +1,5 @@
 //! Leases in SQLite, by the time since the machine started. An immediate transaction excludes every other writer, so a row
-//! needs no lock of its own.
+//! needs no lock.
 
 use crealeph_contracts::scalar::{Name, TenantId};
 use rusqlite::{Connection, params};

@@ -46,7 +46,7 @@ pub(crate) fn run(fixture: &dyn Fixture) {
     }
 }
 
-/// Gives each case a place of its own.
+/// Gives each case its own place.
 pub(crate) trait Fixture: Sync {
     /// A place without a ledger.
     fn place(&self) -> Place;

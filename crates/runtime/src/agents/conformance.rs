@@ -276,7 +276,7 @@ impl Draft {
         self
     }
 
-    /// The case, with an execution id of its own; none if the draft is no legal input.
+    /// The case, with its own execution id; none if the draft is no legal input.
     fn finish(self) -> Option<Case> {
         let mut text = String::new();
         let mut object = ObjectWriter::new(&mut text);

@@ -135,8 +135,8 @@ pub fn compare_runs(a: &RunOutcome<'_>, b: &RunOutcome<'_>) -> RunComparison {
 /// The files that a run changed, as far as anything says so.
 fn paths<'p>(run: &'p RunOutcome<'_>, parts: &'p DiffParts<'_>) -> impl Iterator<Item = &'p str> {
     let left = run.files.iter().flat_map(|files| files.keys().map(String::as_str));
-    let told = run.story.change.files.iter().map(|file| file.path.as_str());
-    left.chain(told).chain(parts.paths())
+    let stated = run.story.change.files.iter().map(|file| file.path.as_str());
+    left.chain(stated).chain(parts.paths())
 }
 
 fn side(run: &RunOutcome<'_>) -> ComparedRun {

@@ -240,7 +240,7 @@ fn unknown(source: &ReportSource<'_>, runs: &RunSection, question: &ReportQuesti
         unknown.push("There is no ledger here, so there are no executions and no checkpoint.");
     }
     if source.origin == ReportOrigin::Workspace && question.robot.is_some() {
-        unknown.push("The robot of a run is known only once the run is over; others are left out.");
+        unknown.push("The robot of a run is known only once the run has ended; others are left out.");
     }
     if source.key_source == KeySource::Absent {
         unknown.push("No key was given, so nothing is proved about who signed.");

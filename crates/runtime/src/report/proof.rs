@@ -85,7 +85,7 @@ pub(super) fn of_run(
             return Ok((absent("its process ended; `crealeph work recover` finishes it"), None));
         }
         RunState::Held => return Ok((held(reader, source, &summary.run)?, None)),
-        RunState::Over(_) | RunState::Interrupted => {}
+        RunState::Ended(_) | RunState::Interrupted => {}
     }
     let receipt = reader.file(&summary.run, RECEIPT_FILE)?;
     let envelope = reader.file(&summary.run, ENVELOPE_FILE)?;
@@ -110,7 +110,7 @@ pub(super) fn of_run(
     let journal = JournalRecord {
         receipt_hash: receipt_hash.as_deref(),
         outcome: summary.state.as_str(),
-        is_success: summary.state == RunState::Over(RunStatus::Success),
+        is_success: summary.state == RunState::Ended(RunStatus::Success),
     };
     let checked = beside.and_then(|beside| check_journal(&verified, &journal).map(|()| beside));
     Ok(match checked {

@@ -172,7 +172,7 @@ impl Shared {
         Ok(next)
     }
 
-    /// Delivers a webhook on a thread of its own; false if it or too many others are being delivered.
+    /// Delivers a webhook on a separate thread; false if it or too many others are being delivered.
     fn start(self: &Arc<Self>, tenant: &TenantId, id: &Name) -> bool {
         let webhook = (tenant.clone(), id.clone());
         {

@@ -335,7 +335,7 @@ impl<'b> BatchRun<'b> {
     }
 }
 
-/// The items of a level, each in a view of its own.
+/// The items of a level, each in a separate view.
 struct SideBySide<'l> {
     work: &'l Work,
     progress: &'l (dyn Fn(WorkProgress) + Sync),

@@ -76,7 +76,7 @@ pub(super) struct Hide {
     pub(super) globs: GlobSet,
     /// The same as they were written.
     pub(super) written: Vec<String>,
-    /// Whether what the current commit has is shown all the same: if the configuration says nothing of its own.
+    /// Whether what the current commit has is shown all the same: if the configuration sets nothing itself.
     pub(super) shows_committed: bool,
 }
 

@@ -59,7 +59,7 @@ fn by_words(lines: &[&str]) -> Option<TestCounts> {
                 return Some(both(rest, "passed", &["failed"]));
             }
         }
-        // mocha: `5 passing (10ms)`, and on a line of its own `1 failing`.
+        // mocha: `5 passing (10ms)`, and on a separate line `1 failing`.
         if starts_with_number(line) && has(line, "passing") {
             let failing = lines.iter().skip(at).find(|line| starts_with_number(line) && has(line, "failing"));
             return Some(TestCounts {

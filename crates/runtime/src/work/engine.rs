@@ -1,5 +1,5 @@
 //! Work in one workspace: its parts, and what can be done with them. Owns opening it, and which agent and which sandbox an item gets;
-//! each operation is in a module of its own.
+//! each operation is in a separate module.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -46,7 +46,7 @@ pub enum WorkError {
     Ledger(#[from] LedgerError),
     /// The ledger did not take a receipt.
     #[error(
-        "the run is over and its receipt written, but the ledger did not take it: {0}; `crealeph work recover` tries again"
+        "the run has ended and its receipt is written, but the ledger did not take it: {0}; `crealeph work recover` tries again"
     )]
     Unrecorded(AppendError),
     /// The ledger did not take the record of a held change.

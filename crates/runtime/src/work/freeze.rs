@@ -21,7 +21,7 @@ use super::paths;
 use super::receipt::DeltaLists;
 use super::run::{ItemRunner, RunStage, count};
 use super::secrets;
-use super::stage::{ChangeReport, FrozenChange, MadeChange, PlannedRun, changes, edits};
+use super::stage::{ChangeReport, ExistingChange, FrozenChange, PlannedRun, changes, edits};
 use super::trace::Trace;
 use crate::agents::process::with_causes;
 
@@ -177,7 +177,7 @@ impl ItemRunner<'_> {
 
 impl FrozenChange {
     /// The change, if it is exactly the one that was made: nothing of it was hidden, ignored or left out.
-    pub(super) fn checked_against(self, made: &MadeChange) -> Result<Self, Box<Unread>> {
+    pub(super) fn checked_against(self, made: &ExistingChange) -> Result<Self, Box<Unread>> {
         let wanted = made.changes.iter().map(|change| (&change.path, &change.after));
         let found = self.own.iter().map(|change| (&change.path, &change.after));
         if wanted.clone().eq(found.clone()) {

@@ -24,11 +24,11 @@ use super::config::WorkAgent;
 use super::counts::TestCounts;
 use super::engine::Work;
 use super::error::{BlockedStep, Stop, WorkError};
+use super::existing::ChangeTarget;
 use super::held_proof;
 use super::journal::{Event, HeldBranch, HeldChange, PublishTarget, RunVerdict};
 use super::land::{BranchChange, LandingRun, check_conflict};
 use super::later::changed_by;
-use super::made::MadeTarget;
 use super::receipt::{DeltaLists, ITEM_FILE, RunFile, SealError};
 use super::record::{
     DIFF_FILE, Landing, RunWriter, STDERR_FILE, STDOUT_FILE, models, parse_item, stated_bounds,
@@ -236,10 +236,10 @@ pub(super) fn check_nothing_moved(
     own: &[Change],
 ) -> Result<(), WorkError> {
     let target = match &held.branch {
-        None => MadeTarget::tree(work)?,
+        None => ChangeTarget::tree(work)?,
         Some(branch) => {
             let opened = Branch::reopen(work.workspace.path(), branch)?;
-            MadeTarget::branch(work, opened, Some(&branch.tip))?
+            ChangeTarget::branch(work, opened, Some(&branch.tip))?
         }
     };
     let moved = target.moved(own);
@@ -272,7 +272,7 @@ pub(super) fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result
         work.workspace.resume(&held.publish)?.discard()?;
         return Ok(result);
     }
-    // What is held stays until the change has landed, whatever happens: a publish of its own lands it.
+    // What is held stays until the change has landed, whatever happens: a separate publish lands it.
     drop(prepared);
     let base = work.workspace.kept(before)?;
     let capsule = Capsule::of_changes(&base, changes).map_err(|error| Ending::Failed(error.to_string()))?;

@@ -581,7 +581,7 @@ impl JournalState {
     }
 
     /// A finished run.
-    pub(super) fn over(&self, run: &Uuid) -> Option<&FinishedRun> {
+    pub(super) fn ended(&self, run: &Uuid) -> Option<&FinishedRun> {
         self.finished.get(self.known(run)?.finished?)
     }
 

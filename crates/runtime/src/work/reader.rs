@@ -28,7 +28,7 @@ use super::store::{RunStore, RunsError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// It has ended.
-    Over(RunStatus),
+    Ended(RunStatus),
     /// It was ended by a person or a crash.
     Interrupted,
     /// Its change waits for approval.
@@ -43,7 +43,7 @@ impl RunState {
     /// One word.
     pub fn as_str(self) -> &'static str {
         match self {
-            RunState::Over(status) => status.as_str(),
+            RunState::Ended(status) => status.as_str(),
             RunState::Interrupted => "interrupted",
             RunState::Held => "held",
             RunState::Running => "running",
@@ -109,7 +109,7 @@ impl RunReader {
         self.summary(run)
     }
 
-    /// Runs that are neither over nor merges, the newest first: running, unsettled or held.
+    /// Runs that have not ended and are no merges, the newest first: running, unsettled or held.
     pub fn open_runs(&self) -> Vec<RunSummary> {
         let mut open: Vec<RunSummary> = self
             .state
@@ -152,7 +152,7 @@ impl RunReader {
         if let Some(finished) = known.finished.and_then(|place| self.state.finished.get(place)) {
             let state = match finished.is_interrupted {
                 true => RunState::Interrupted,
-                false => RunState::Over(finished.status),
+                false => RunState::Ended(finished.status),
             };
             return Some(in_short(finished.item.clone(), state, &finished.at, Some(finished.receipt)));
         }

@@ -101,7 +101,7 @@ pub(super) fn settle_landings(writer: &RunWriter<'_>) -> Result<(), WorkError> {
     let work = writer.work;
     // One that is about to be published is settled when that is.
     for (run, number) in state.landings.iter().filter(|(run, _)| !state.prepared.contains_key(run)) {
-        let is_landed = state.over(run).is_some_and(|finished| finished.status == RunStatus::Success);
+        let is_landed = state.ended(run).is_some_and(|finished| finished.status == RunStatus::Success);
         let outcome = if is_landed { LandingEnd::Completed } else { LandingEnd::Void };
         let subject = LedgerId::parse(&run.to_string()).map_err(SealError::Name)?;
         append_outcome(&work.ledger, &work.tenant, &subject, *number, outcome)?;

@@ -1,11 +1,14 @@
 //! A RunResult with its item next to it: a value until it is printed or kept. Owns its one written form, the line that a pipe gets and
 //! that `result.json` holds.
 
+use std::borrow::Cow;
+
 use crealeph_contracts::RunResult;
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::json::{Limits, parse, push_text};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
+use crealeph_decision::work::DeltaClass;
 
 /// How the run of an item ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,9 +48,39 @@ impl ItemResult {
     }
 }
 
+/// The reason of a run as people read it: a class of changes by its name instead of the contract's letter, which records have.
+pub fn reason_in_words(reason: &str) -> Cow<'_, str> {
+    let renamed = DeltaClass::ALL.into_iter().find_map(|class| {
+        let counts = reason.strip_prefix("Exceeded max delta size of ")?.strip_prefix(class.letter())?;
+        let counts = counts.strip_prefix(": ")?;
+        Some(format!("Exceeded max delta size of {}: {counts}", class.in_words()))
+    });
+    renamed.map_or(Cow::Borrowed(reason), Cow::Owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_of_changes_is_named_for_people() {
+        for (recorded, shown) in [
+            (
+                "Exceeded max delta size of \u{39b}: 2 > 1",
+                "Exceeded max delta size of protected paths: 2 > 1",
+            ),
+            ("Exceeded max delta size of Q: 2 > 1", "Exceeded max delta size of tests: 2 > 1"),
+            (
+                "Exceeded max delta size of \u{3a0}: 2 > 1",
+                "Exceeded max delta size of generated files: 2 > 1",
+            ),
+            ("Exceeded max delta size of O: 2 > 1", "Exceeded max delta size of other files: 2 > 1"),
+            ("Exceeded max delta size: 2 > 1", "Exceeded max delta size: 2 > 1"),
+            ("Denied path: O: 1", "Denied path: O: 1"),
+        ] {
+            assert_eq!(reason_in_words(recorded), shown);
+        }
+    }
 
     #[test]
     fn what_is_written_is_read_back_and_nothing_else() {

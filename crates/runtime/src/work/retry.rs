@@ -15,12 +15,12 @@ use super::batch::{Destination, ItemOutcome, WorkProgress};
 use super::branch::Branch;
 use super::engine::Work;
 use super::error::{BlockedStep, WorkError};
+use super::existing::{self, ChangeTarget, ExistingChangeRun};
 use super::journal::{CapsuleState, FinishedRun, JournalState};
 use super::later::changed_by;
-use super::made::{self, MadeRun, MadeTarget};
 use super::pack::{CAPSULE_FILE, PackedChange};
 use super::receipt::ENVELOPE_FILE;
-use super::stage::{AgentReport, ChangeContents, MadeChange, RunRequest};
+use super::stage::{AgentReport, ChangeContents, ExistingChange, RunRequest};
 use super::trace::Trace;
 
 /// A run whose change can be judged again.
@@ -58,7 +58,7 @@ pub(super) fn find(work: &Work, run: &Uuid) -> Result<RetryableRun, WorkError> {
     let state = work.runs.state()?;
     let no = |why: String| WorkError::NotRetryable { run: state.short(run), why };
     let finished =
-        state.over(run).ok_or_else(|| no("it is not over; see `crealeph work status`".to_owned()))?;
+        state.ended(run).ok_or_else(|| no("it has not ended; see `crealeph work status`".to_owned()))?;
     check_kept(work, finished).map_err(&no)?;
     check_not_done(&state, finished).map_err(&no)?;
     let altered = |what: &str| WorkError::Altered { run: state.short(run), what: format!("`{what}`") };
@@ -120,7 +120,7 @@ fn signed_digest(work: &Work, run: &Uuid) -> Result<Option<Blake3>, WorkError> {
     }))
 }
 
-/// Judges a kept change again, in a run of its own.
+/// Judges a kept change again, in a separate run.
 pub(super) fn run(
     work: &Work,
     retryable: RetryableRun,
@@ -139,7 +139,7 @@ pub(super) fn run(
             "its agent ran in a reduced sandbox, which `[work.agents.{name}]` no longer accepts; run its item again"
         )));
     }
-    made::check_item(work, &item, agent)?;
+    existing::check_item(work, &item, agent)?;
     let target = target(work, &packed, destination.as_ref())?;
     let moved = target.moved(&packed.changes);
     if !moved.is_empty() {
@@ -163,13 +163,13 @@ pub(super) fn run(
         Some(facts) => RunOrigin { agent: facts.clone(), started_by: work.user.clone() },
         None => work.origin(agent)?,
     };
-    let change = MadeChange {
+    let change = ExistingChange {
         origin,
         changes: packed.changes.clone(),
         contents: ChangeContents::Packed(Box::new(packed)),
         agent: report,
     };
-    made::run(work, MadeRun { item, agent, request, change, target }, progress)
+    existing::run(work, ExistingChangeRun { item, agent, request, change, target }, progress)
 }
 
 /// Where the change goes: where it was to go, unless another place is named.
@@ -177,14 +177,14 @@ fn target(
     work: &Work,
     packed: &PackedChange,
     destination: Option<&Destination>,
-) -> Result<MadeTarget, WorkError> {
+) -> Result<ChangeTarget, WorkError> {
     match (destination, packed.branch()) {
         (None, Some(branch)) => {
             let opened = Branch::reopen(work.workspace.path(), &branch)?;
-            MadeTarget::branch(work, opened, Some(&branch.tip))
+            ChangeTarget::branch(work, opened, Some(&branch.tip))
         }
-        (None, None) => MadeTarget::tree(work),
-        (Some(destination), _) => MadeTarget::of(work, destination),
+        (None, None) => ChangeTarget::tree(work),
+        (Some(destination), _) => ChangeTarget::of(work, destination),
     }
 }
 

@@ -30,7 +30,7 @@ use super::pack::CapsuleBounds;
 use super::paths;
 use super::secrets::RunSecrets;
 use super::stage::{
-    AdmittedRun, AgentReport, ChangeReport, ChangeSource, EndedRun, MadeChange, PlannedRun, RunEvidence,
+    AdmittedRun, AgentReport, ChangeReport, ChangeSource, EndedRun, ExistingChange, PlannedRun, RunEvidence,
     TestedRun, UnlandedChange, WorkedRun,
 };
 use super::tests_run::{FailedTests, TestReport, TestRunner};
@@ -129,7 +129,7 @@ impl ItemRunner<'_> {
     ) -> Result<WorkedRun<'b>, Box<EndedRun>> {
         let called = match source {
             ChangeSource::Agent => self.call(&planned),
-            ChangeSource::Made(made) => self.apply(&planned, made),
+            ChangeSource::Existing(made) => self.apply(&planned, made),
         };
         let called = match called {
             Ok(called) => called,
@@ -144,7 +144,7 @@ impl ItemRunner<'_> {
             None => self.freeze(&planned, &view, &agent.trace, &hidden),
         };
         let read = read.and_then(|frozen| match source {
-            ChangeSource::Made(made) => frozen.checked_against(made),
+            ChangeSource::Existing(made) => frozen.checked_against(made),
             ChangeSource::Agent => Ok(frozen),
         });
         let (ending, change, admission) = match (read, ending) {
@@ -163,7 +163,7 @@ impl ItemRunner<'_> {
     }
 
     /// Applies a change that already exists to a view of what the run starts from. What its agent reported is judged again.
-    fn apply(&self, planned: &PlannedRun<'_>, made: &MadeChange) -> Result<CalledAgent, Ending> {
+    fn apply(&self, planned: &PlannedRun<'_>, made: &ExistingChange) -> Result<CalledAgent, Ending> {
         let not_applied = |error: &dyn std::error::Error| {
             let why = format!("the change could not be applied: {}", with_causes(error));
             self.interrupt.or(Ending::Failed(why))

@@ -66,12 +66,12 @@ pub(super) enum ChangeSource<'c> {
     /// The agent is called.
     Agent,
     /// It already exists.
-    Made(&'c MadeChange),
+    Existing(&'c ExistingChange),
 }
 
 /// A change that was made before its run.
 #[derive(Debug)]
-pub(super) struct MadeChange {
+pub(super) struct ExistingChange {
     /// Sorted by path.
     pub(super) changes: Vec<Change>,
     pub(super) contents: ChangeContents,

@@ -15,12 +15,12 @@ use crealeph_workspace::{Change, StateHash, TreePath};
 use super::batch::{Destination, ItemOutcome, WorkProgress};
 use super::engine::{Work, new_id};
 use super::error::{BlockedStep, WorkError};
+use super::existing::{self, ChangeTarget, ExistingChangeRun};
 use super::journal::FinishedRun;
 use super::later::changed_by;
-use super::made::{self, MadeRun, MadeTarget};
 use super::receipt::{ITEM_FILE, RECEIPT_FILE, SealError};
 use super::record::parse_item;
-use super::stage::{AgentReport, ChangeContents, MadeChange, RunRequest};
+use super::stage::{AgentReport, ChangeContents, ExistingChange, RunRequest};
 use super::store::RunsError;
 use super::trace::Trace;
 
@@ -80,7 +80,7 @@ pub(super) fn find(work: &Work, run: &Uuid) -> Result<LandedRun, WorkError> {
     if state.held.contains_key(run) {
         return Err(no("its change awaits approval; reject it"));
     }
-    let finished = state.over(run).ok_or_else(|| no("it is not over; see `crealeph work status`"))?;
+    let finished = state.ended(run).ok_or_else(|| no("it has not ended; see `crealeph work status`"))?;
     if finished.item.is_none() {
         return Err(no("it is the merge of a level; undo the runs of the level"));
     }
@@ -100,7 +100,7 @@ pub(super) fn find(work: &Work, run: &Uuid) -> Result<LandedRun, WorkError> {
     Ok(LandedRun { finished: finished.clone(), receipt: receipt.into_inner(), item, agent })
 }
 
-/// Undoes a run, in a run of its own.
+/// Undoes a run, in a separate run.
 pub(super) fn run(
     work: &Work,
     landed: LandedRun,
@@ -111,10 +111,10 @@ pub(super) fn run(
     let UndoOptions { item, agent, destination, is_held } = options;
     let named = agent.or(own_agent);
     let agent = work.agent_for(&undone, named.as_deref())?;
-    made::check_item(work, &item, agent)?;
+    existing::check_item(work, &item, agent)?;
     let change = restoring(work, &finished, &receipt)?;
     let destination = destination.or_else(|| finished.branch.clone().map(Destination::Branch));
-    let target = MadeTarget::of(work, &destination.unwrap_or_default())?;
+    let target = ChangeTarget::of(work, &destination.unwrap_or_default())?;
     let changes = still_to_restore(work, &finished, &target, change)?;
     let request = RunRequest {
         agent: agent.name.clone(),
@@ -128,8 +128,8 @@ pub(super) fn run(
         }),
     };
     let origin = RunOrigin { agent: own_facts(&finished.run)?, started_by: work.user.clone() };
-    let change = MadeChange { changes, contents: ChangeContents::Stored, agent: no_agent(), origin };
-    made::run(work, MadeRun { item, agent, request, change, target }, progress)
+    let change = ExistingChange { changes, contents: ChangeContents::Stored, agent: no_agent(), origin };
+    existing::run(work, ExistingChangeRun { item, agent, request, change, target }, progress)
 }
 
 /// The change that reverts what a run changed: from what it left to what was there before it.
@@ -145,7 +145,7 @@ fn restoring(work: &Work, finished: &FinishedRun, receipt: &Receipt) -> Result<V
         let name = artifact.path.as_str();
         let path = TreePath::parse(name).map_err(|_| no(format!("`{name}` is not a path of a workspace")))?;
         let (was, is) = (before.get(&path).cloned(), after.get(&path).cloned());
-        // A file that the run hid by ignore rules of its own is in no state.
+        // A file that the run hid by its own ignore rules is in no state.
         if is.as_ref().map(crealeph_workspace::TreeNode::content_digest) != artifact.hash || was == is {
             return Err(no(format!("`{name}` is ignored by rules that the run changed; restore it by hand")));
         }
@@ -159,7 +159,7 @@ fn restoring(work: &Work, finished: &FinishedRun, receipt: &Receipt) -> Result<V
 fn still_to_restore(
     work: &Work,
     finished: &FinishedRun,
-    target: &MadeTarget,
+    target: &ChangeTarget,
     changes: Vec<Change>,
 ) -> Result<Vec<Change>, WorkError> {
     let run = || work.runs.short(&finished.run);

@@ -264,7 +264,7 @@ fn not_there() {
     assert_eq!(identity(&call)["sandbox"], "remote");
 }
 
-/// An HTTPS server in Python with a certificate of its own, ended when it is dropped.
+/// An HTTPS server in Python with its own certificate, ended when it is dropped.
 struct Tls(std::process::Child, String);
 
 impl Tls {

@@ -32,7 +32,7 @@ const KILLED_AT: &str = "CREALEPH_TEST_KILLED_AT";
 /// Short, so that the dead are soon replaced.
 const LEASE_TIME: Duration = Duration::from_millis(700);
 
-/// Asks, each request from a thread of its own, and says every answer.
+/// Asks, each request from a separate thread, and says every answer.
 #[test]
 fn child_asks() {
     let Ok(asked) = std::env::var(ASKED) else { return };

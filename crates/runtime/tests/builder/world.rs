@@ -1,4 +1,4 @@
-//! A Builder over a ledger of its own, with a clock whose hands the test moves and an agent that counts its calls.
+//! A Builder over its own ledger, with a clock whose hands the test moves and an agent that counts its calls.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

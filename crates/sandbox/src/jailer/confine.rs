@@ -48,7 +48,7 @@ impl Confinement {
             own_user: request.become_ids.is_some(),
         })
         .map_err(|e| Failure::new(SetupStep::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
-        // Landlock forbids every mount, so it cannot confine a command that was granted namespaces of its own.
+        // Landlock forbids every mount, so it cannot confine a command that may create namespaces.
         let landlock = if request.nested_namespaces && !bare { None } else { ruleset(readable, writable) };
         if bare && landlock.is_none() {
             return Err(Failure::new(SetupStep::Landlock, "the ruleset", &io::Error::other("landlock")));
@@ -89,7 +89,7 @@ impl Confinement {
         let privileges = |what: &'static str| {
             move |e: rustix::io::Errno| Failure::new(SetupStep::Privileges, what, &e.into())
         };
-        rustix::process::setsid().map_err(privileges("a session of its own"))?;
+        rustix::process::setsid().map_err(privileges("a new session"))?;
         rustix::stdio::dup2_stdin(stdin).map_err(privileges("standard input"))?;
         sys::close_on_exec_from(3).map_err(|e| Failure::new(SetupStep::Privileges, "descriptors", &e))?;
         // The first to be killed when memory runs out, before pid 1; without it the limit still applies.

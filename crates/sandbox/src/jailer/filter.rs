@@ -170,7 +170,7 @@ fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 
 fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Error> {
     let mut rules = BTreeMap::new();
-    // In a cgroup namespace of its own it could mount its own group, and raise its limits if that was delegated.
+    // In a new cgroup namespace it could mount its own group, and raise its limits if that was delegated.
     let refused: &[libc::c_int] =
         if options.nested_namespaces { &[libc::CLONE_NEWCGROUP] } else { &NEW_NAMESPACES };
     for call in [libc::SYS_clone, libc::SYS_unshare] {
@@ -248,7 +248,7 @@ macro_rules! calls {
     ($($name:ident)*) => { &[$(libc::$name),*] };
 }
 
-/// Allowed if the command was granted namespaces of its own.
+/// Allowed if the command may create namespaces.
 #[rustfmt::skip]
 const NAMESPACE_CALLS: &[c_long] = calls![
     SYS_unshare SYS_setns SYS_umount2 SYS_pivot_root SYS_chroot SYS_sethostname

@@ -95,7 +95,7 @@ fn run(
     command::run(control, request, stdin, setup, |_| Ok(()))
 }
 
-/// Brings the loopback up from a process of its own.
+/// Brings the loopback up from a separate process.
 fn raise_loopback() -> Result<Pid, Failure> {
     match sys::fork().map_err(|e| Failure::new(SetupStep::Loopback, "fork", &e))? {
         Forked::Parent { pid, .. } => Ok(pid),

@@ -38,10 +38,7 @@ pub(crate) const INSIDE_ID: u32 = 1000;
 pub fn helper_main_if_requested() {
     if std::env::args_os().next().is_some_and(|name| name == HELPER_NAME) {
         let code = main();
-        #[allow(
-            clippy::exit,
-            reason = "the helper is a program of its own that happens to share the binary"
-        )]
+        #[allow(clippy::exit, reason = "the helper is a separate program that happens to share the binary")]
         std::process::exit(code);
     }
 }

@@ -2,7 +2,7 @@
 //! grant that does not exist.
 //!
 //! If started as root, the outer half opens them, each seen as if its owner were the sandbox's user (an
-//! id-mapped mount), so that a grant is readable, and a view writable, whoever owns the tree. If a file
+//! id-mapped mount), so that a grant is readable, and a view writable, no matter who owns the tree. If a file
 //! system cannot do that the mount stays as it is and the modes for "others" decide.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! The slow part of the watchdog: a check of every mapping, every open file and every file written. Owns a thread
-//! of its own, so that a tree built to take seconds to check is not unwatched meanwhile; refuses to follow a
+//! The slow part of the watchdog: a check of every mapping, every open file and every file written. Owns the
+//! thread for it, so that a tree built to take seconds to check is not unwatched meanwhile; refuses to follow a
 //! symbolic link.
 
 use std::collections::{BTreeMap, BTreeSet};

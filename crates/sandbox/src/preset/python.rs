@@ -59,7 +59,7 @@ impl Machine {
         };
         let uv = self.uv(&mut grants);
         self.add_cache(&mut grants, &self.folder("PIP_CACHE_DIR", ".cache/pip"), ".cache/pip");
-        // uv brings interpreters of its own.
+        // uv brings its own interpreters.
         match (found, uv) {
             (Err(error), false) => Err(error),
             _ => Ok(grants),

@@ -73,7 +73,7 @@ fn find(machine: &Machine, workspace: &Path) -> Vec<Toolchain> {
     asked.into_iter().map(toolchain).collect()
 }
 
-/// The folders of a workspace that may hold a project of their own, in the order of their names.
+/// The folders of a workspace that may hold a separate project, in the order of their names.
 fn inner(workspace: &Path) -> Vec<PathBuf> {
     let Ok(items) = std::fs::read_dir(workspace) else { return Vec::new() };
     let is_project = |item: &std::fs::DirEntry| {

@@ -157,7 +157,7 @@ impl View {
     }
 }
 
-/// Walks a tree on a stack of its own: the deepest one that is read needs more than a thread has by default.
+/// Walks a tree on a separate stack: the deepest one that is read needs more than a thread has by default.
 fn with_deep_stack<T: Send>(walk: impl FnOnce() -> Result<T, ReadError> + Send) -> Result<T, ReadError> {
     std::thread::scope(|scope| {
         let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, walk)?;

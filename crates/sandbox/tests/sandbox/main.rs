@@ -65,7 +65,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Runs one case in a process of its own, as `uid`.
+/// Runs one case in a separate process, as `uid`.
 fn separately(name: &str, uid: Option<u32>) -> Result<(), Failed> {
     let mut command = match uid {
         Some(uid) if real::WITH_TOOLCHAINS.contains(&name) => real::with_toolchains(uid),

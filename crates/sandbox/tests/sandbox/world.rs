@@ -1,4 +1,4 @@
-//! What every case has: a folder of its own outside, a sandbox, and helpers to run things.
+//! What every case has: its own folder outside, a sandbox, and helpers to run things.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -162,7 +162,7 @@ fn entries(git: &GitRepository) -> Result<Paths, GitError> {
     let shared_bytes = whole_file(&shared_path, MAX_INDEX_BYTES)?.ok_or(missing)?;
     let shared = parse(&shared_path, &shared_bytes)?;
     let kept = (0_u64..).zip(shared.paths.iter()).filter(|(position, _)| !link.deleted.contains(position));
-    // An entry that replaces one of the shared index has no name of its own.
+    // An entry that replaces one of the shared index has no name.
     let own = parsed.paths.iter().filter(|path| !path.is_empty());
     let mut paths = Paths::default();
     kept.map(|(_, path)| path).chain(own).for_each(|path| paths.push(&[path]));

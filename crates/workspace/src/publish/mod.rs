@@ -38,7 +38,7 @@ use plan::Plan;
 pub use settle::{Kept, KeptPlace, PublishOutcome, Settled};
 
 /// How many paths of a conflict are listed.
-const MAX_TOLD: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// Why a change is not published. Then nothing of it is in the workspace, unless the error says that it was not undone.
 #[derive(Debug, thiserror::Error)]

@@ -269,7 +269,7 @@ impl Undo<'_> {
         Ok(())
     }
 
-    /// Moves a slot's content to the kept ones, under a name of its own.
+    /// Moves a slot's content to the kept ones, under a new name.
     fn keep_beside(&mut self, step: &PublishStep, slot: &Spot) -> io::Result<()> {
         let Some(number) = step.slot() else { return Ok(()) };
         let folder = self.journal.kept(self.root, self.plan, number);

@@ -59,12 +59,12 @@ impl Demo {
                 missing.join(", ")
             ))?;
         }
-        stage.title("A coding agent under bounds")?;
+        stage.title("A coding agent within limits")?;
         bounds::play(&mut stage.act("shop")?, !missing.is_empty())?;
         stage.title("Decisions on evidence")?;
         decisions::play(&mut stage.act("decisions")?)?;
         if self.serve {
-            stage.title("What waits for a person")?;
+            stage.title("What awaits approval")?;
             people::draft(&mut stage.back_in("decisions"))?;
             people::change(&mut stage.back_in("shop"), !missing.is_empty())?;
         }

@@ -4,6 +4,7 @@ use crealeph_runtime::report::{
     AccountStory, ActivityReport, AdmissionStory, BoundStory, ChangeStory, ReceiptProof, RunRow, RunStory,
     RunVerdictStory, TestStory,
 };
+use crealeph_runtime::work::reason_in_words;
 
 use super::super::work::is_made_id;
 use super::{approvals, cut, proof, shown_in_full};
@@ -84,7 +85,11 @@ fn story(story: &RunStory, blocks: &mut Vec<Block>) {
     blocks.push(Block::Facts(facts));
     if let Some(reason) = &story.reason {
         let title = format!("Why it did not succeed{}", cut(reason.left_out_bytes));
-        blocks.push(Block::Quote { title, text: reason.text.clone(), kind: QuoteKind::Text });
+        blocks.push(Block::Quote {
+            title,
+            text: reason_in_words(&reason.text).into_owned(),
+            kind: QuoteKind::Text,
+        });
     }
     files(&story.change, blocks);
     let output = story.tests.as_ref().and_then(|tests| tests.output.as_ref());

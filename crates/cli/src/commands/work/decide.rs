@@ -4,7 +4,7 @@ use clap::Args;
 use crealeph_contracts::approval::ApprovalDecision;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::approvals::is_unsigned_refused;
-use crealeph_runtime::work::{DecidedChange, RunVerdict, SettledRun, Work, WorkError};
+use crealeph_runtime::work::{DecidedChange, RunVerdict, SettledRun, Work, WorkError, reason_in_words};
 use serde_json::json;
 
 use super::workspace_args::WorkspaceArgs;
@@ -121,7 +121,7 @@ pub(super) fn carry_out_verdicts(work: &Work) -> Result<Vec<Uuid>, Failure> {
             Ok(SettledRun::Decided(decided)) => {
                 let result = &decided.result.result;
                 let why = result.error.as_ref().or(result.denial_reason.as_ref());
-                note!("run {run} did not land: {}", why.map_or("", |why| why.as_str()));
+                note!("run {run} did not land: {}", reason_in_words(why.map_or("", |why| why.as_str())));
                 carried_out.push(run);
             }
             // Another process was faster, or a verdict lapsed.

@@ -154,12 +154,12 @@ pub(super) fn mismatch(
             }
             None => Ok(None),
         },
-        RunState::Over(_) | RunState::Interrupted => {
+        RunState::Ended(_) | RunState::Interrupted => {
             let receipt_hash = summary.receipt_hash.map(|hash| hash.to_string());
             let journal = JournalRecord {
                 receipt_hash: receipt_hash.as_deref(),
                 outcome: summary.state.as_str(),
-                is_success: summary.state == RunState::Over(RunStatus::Success),
+                is_success: summary.state == RunState::Ended(RunStatus::Success),
             };
             let checked = check_run(&reader.folder(&summary.run), signer.as_ref())
                 .and_then(|verified| Ok(check_journal(&verified, &journal)?));

@@ -105,7 +105,7 @@ impl Replay {
         self.print(&recorded, &replayed, output)
     }
 
-    /// The same item once more, by an agent, in the scratch folder as a workspace of its own.
+    /// The same item once more, by an agent, in the scratch folder as a separate workspace.
     fn run_again(&self, recorded: &RecordedRun, tree: &Path) -> Result<ReplayOutcome, Failure> {
         let mut item = recorded.item()?;
         // What it depended on has been done: it is in the state it starts from.

@@ -6,7 +6,7 @@ use crealeph_contracts::receipt::ConnectionRefusal;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::report::{ConnectionStory, FigureStory, RunStory};
-use crealeph_runtime::work::{CAPSULE_FILE, ItemOutcome, ItemResult, UNDO_PREFIX};
+use crealeph_runtime::work::{CAPSULE_FILE, ItemOutcome, ItemResult, UNDO_PREFIX, reason_in_words};
 
 use super::bounds_args::raised_by;
 use crate::page::{GUTTER, Page};
@@ -99,7 +99,7 @@ pub(in crate::commands) fn finished(finished: &ItemResult, run: &str, note: &str
 
 /// Why a run did not succeed, and what raises the bound that it met.
 pub(super) fn reason(out: &mut Page, why: &str) {
-    out.quoted("  why      ", why);
+    out.quoted("  why      ", &reason_in_words(why));
     if let Some(raised_by) = raised_by(why) {
         out.line(&format!("  raise    {raised_by}"));
     }

@@ -23,7 +23,7 @@ Examples:
 
 A run that was denied by a count, a path or a class, or whose tests failed, keeps its change: by default at most 10,000 files and
 64 MiB, for 7 days (`[work.capsules]`). It is judged as if its agent had just finished: by the rules and limits in force now, the
-flags before the item's own, and by its tests. The agent is not called. The result is a run of its own, whose receipt names the first one.
+flags before the item's own, and by its tests. The agent is not called. The result is a separate run, whose receipt names the first one.
 
 Limits without a flag are those of the run's item, else the agent's.
 

@@ -24,7 +24,7 @@ Examples:
   crealeph work undo 0190a6f0 --test \"cargo test\"
   crealeph work undo 0190a6f0 --hold
 
-Restores every file that the run changed. That is a run of its own, of `agent-0`: within the limits and path rules of the
+Restores every file that the run changed. That is a separate run, of `agent-0`: within the limits and path rules of the
 run that it undoes, with that run's tests, and with a receipt that names it. It can be undone, too. If the change went to a branch, the
 undo is a commit there.
 

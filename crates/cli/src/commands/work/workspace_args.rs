@@ -61,7 +61,7 @@ impl WorkspaceArgs {
         self.at.clone().settle_with(self.configuration()?, &self.folder()?)
     }
 
-    /// Opens a scratch folder with the agents of this workspace and nothing else of it: a ledger and keys of its own.
+    /// Opens a scratch folder with the agents of this workspace and nothing else of it: with its own ledger and keys.
     pub(super) fn open_scratch(&self, folder: &Path) -> Result<Work, Failure> {
         self.require_trust()?;
         let settled = Settled {

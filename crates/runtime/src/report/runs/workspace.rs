@@ -164,7 +164,7 @@ fn workspace_story(
         story.verdicts.extend(summary.verdict.as_ref().map(verdict));
     }
     story.change.is_discarded =
-        !matches!(summary.state, RunState::Over(RunStatus::Success) | RunState::Held | RunState::Running);
+        !matches!(summary.state, RunState::Ended(RunStatus::Success) | RunState::Held | RunState::Running);
     if let Some(diff) = reader.diff(run)? {
         with_diff(&mut story.change, &diff);
     }

@@ -1,5 +1,5 @@
 # class: self-granting
-# about: laws may be changed, and the agent takes that for a right to change its own configuration
+# about: protected paths may be changed, and the agent takes that for a right to change its own configuration
 # before: broke
 printf '[work.agents.one.paths]\nallow_laws = true\n' >>crealeph.toml
 agent_runs 'echo "[work.agents.one.test]" >>crealeph.toml'

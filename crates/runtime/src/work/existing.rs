@@ -18,48 +18,48 @@ use super::land::{Concluded, Delivery, Landed, LandingRun};
 use super::paths;
 use super::record::{RunWriter, stated_bounds};
 use super::secrets::RunSecrets;
-use super::stage::{ChangeSource, MadeChange, PlannedRun, RunBase, RunIdentity, RunRequest};
+use super::stage::{ChangeSource, ExistingChange, PlannedRun, RunBase, RunIdentity, RunRequest};
 
 /// A change that is made, and how it is to be judged.
-pub(super) struct MadeRun<'m> {
+pub(super) struct ExistingChangeRun<'m> {
     pub(super) item: WorkItem,
     pub(super) agent: &'m WorkAgent,
     pub(super) request: RunRequest,
-    pub(super) change: MadeChange,
-    pub(super) target: MadeTarget,
+    pub(super) change: ExistingChange,
+    pub(super) target: ChangeTarget,
 }
 
 /// Where the change goes, and what is there.
-pub(super) struct MadeTarget {
+pub(super) struct ChangeTarget {
     pub(super) delivery: Delivery,
     pub(super) snapshot: WorkspaceSnapshot,
     /// What the branch has and the workspace has not.
     pub(super) accumulated: Vec<Change>,
 }
 
-impl MadeTarget {
+impl ChangeTarget {
     /// The workspace.
     pub(super) fn tree(work: &Work) -> Result<Self, WorkError> {
         let snapshot = work.workspace.snapshot()?;
         work.check_private(&snapshot)?;
-        Ok(MadeTarget { delivery: Delivery::Tree, snapshot, accumulated: Vec::new() })
+        Ok(ChangeTarget { delivery: Delivery::Tree, snapshot, accumulated: Vec::new() })
     }
 
     /// A branch, with what it has since a commit; without one, with what it has that the current commit has not.
     pub(super) fn branch(work: &Work, branch: Branch, since: Option<&str>) -> Result<Self, WorkError> {
-        let MadeTarget { snapshot, .. } = MadeTarget::tree(work)?;
+        let ChangeTarget { snapshot, .. } = ChangeTarget::tree(work)?;
         let head = branch.head()?;
         let since = since.unwrap_or(&head);
         let accumulated = branch.moved_since(since, &work.workspace, snapshot.state())?;
-        Ok(MadeTarget { delivery: Delivery::Branch(Box::new(branch)), snapshot, accumulated })
+        Ok(ChangeTarget { delivery: Delivery::Branch(Box::new(branch)), snapshot, accumulated })
     }
 
     /// The same by the words of the command line.
     pub(super) fn of(work: &Work, destination: &Destination) -> Result<Self, WorkError> {
         match destination {
-            Destination::Tree => MadeTarget::tree(work),
+            Destination::Tree => ChangeTarget::tree(work),
             Destination::Branch(name) => {
-                MadeTarget::branch(work, Branch::open(work.workspace.path(), name)?, None)
+                ChangeTarget::branch(work, Branch::open(work.workspace.path(), name)?, None)
             }
         }
     }
@@ -94,11 +94,11 @@ pub(super) fn check_item(work: &Work, item: &WorkItem, agent: &WorkAgent) -> Res
 /// Runs it.
 pub(super) fn run(
     work: &Work,
-    made: MadeRun<'_>,
+    existing: ExistingChangeRun<'_>,
     progress: &(dyn Fn(WorkProgress) + Sync),
 ) -> Result<ItemOutcome, WorkError> {
-    let MadeRun { item, agent, request, change, target } = made;
-    let MadeTarget { delivery, snapshot, accumulated } = target;
+    let ExistingChangeRun { item, agent, request, change, target } = existing;
+    let ChangeTarget { delivery, snapshot, accumulated } = target;
     let run = new_id()?;
     let _span = info_span!("work_item", item = %item.id, %run, agent = agent.name).entered();
     let is_held = request.is_held;
@@ -118,7 +118,7 @@ pub(super) fn run(
     let base = RunBase { snapshot: &snapshot, changes: &accumulated };
     let state = work.runs.state()?;
     let planned = PlannedRun::new(identity, base);
-    let tested = runner.run(planned, ChangeSource::Made(&change), &|hash| state.with_run_hash(hash));
+    let tested = runner.run(planned, ChangeSource::Existing(&change), &|hash| state.with_run_hash(hash));
     progress(WorkProgress::Committing);
     let mut landed = Landed { delivery, is_held, accumulated: accumulated.clone(), touched: BTreeMap::new() };
     Ok(match LandingRun::conclude(RunWriter::new(work)?, runner, tested, base, &mut landed)? {
