@@ -1,5 +1,6 @@
 //! How a command fails: what failed, on what, what next; a stable code for programs and an exit code for shells. One type
-//! for each kind of operation; this file has what they share. A hint says what to do next; it is never part of a message.
+//! for each kind of operation; this file has what they share. A hint says what to do next; it is
+//! data beside the message. Some errors of the crates below still give short advice at the end of their message.
 
 mod approvals;
 mod arguments;

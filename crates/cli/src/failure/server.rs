@@ -95,6 +95,7 @@ impl ServerFailure {
             ServerFailure::Serve(error) => error.hint().map(Cow::Borrowed),
             ServerFailure::Access(error) => error.hint(),
             ServerFailure::Signer(error) => error.hint(),
+            ServerFailure::Outbox(OutboxError::Runs(error)) => error.hint().map(Cow::Borrowed),
             ServerFailure::Outbox(_) => None,
             ServerFailure::NoServerKey => {
                 Some("set CREALEPH_SERVER_KEY, or name a file with --server-key".into())

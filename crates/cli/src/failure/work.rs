@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crealeph_decision::work::PlanError;
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
-use crealeph_runtime::work::{BlockedStep, ChangedPath, RunsError, TasksError, WorkError};
+use crealeph_runtime::work::{RunsError, TasksError, WorkError};
 
 use super::{JUDGED, NOT_JUDGED};
 
@@ -90,16 +90,8 @@ impl WorkFailure {
 
     pub(super) fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
-            WorkFailure::Work(WorkError::Ledger(error)) | WorkFailure::Tasks(TasksError::Ledger(error)) => {
-                return error.hint();
-            }
-            WorkFailure::Work(WorkError::Runs(RunsError::Ambiguous(_))) => "give more of its characters",
-            WorkFailure::Work(WorkError::InTheWay { step, paths, .. }) => {
-                return Some(Cow::Borrowed(in_the_way(*step, paths)));
-            }
-            WorkFailure::Work(WorkError::StillHeld { .. }) => {
-                "approve it again once that is resolved, or reject it"
-            }
+            WorkFailure::Work(error) => return error.hint(),
+            WorkFailure::Tasks(TasksError::Ledger(error)) => return error.hint(),
             WorkFailure::NoItems(_) => {
                 "name a file of work items, or use --agent NAME to run a task given in words"
             }
@@ -116,38 +108,11 @@ impl WorkFailure {
             WorkFailure::BoundsOfItems(_) => {
                 "set `constraints` in each item, and limits per class in the agent's `paths`"
             }
-            WorkFailure::Work(WorkError::Unsigned(_)) => "use `crealeph approve` or `crealeph reject`",
-            WorkFailure::Work(WorkError::NotSubmitted(_)) => {
-                "an earlier version held it, or it was held under another ledger; run its item again"
-            }
-            WorkFailure::Work(WorkError::Approval(error)) => return error.hint(),
             WorkFailure::Mismatch(_) => "see `crealeph work verify`",
-            WorkFailure::Work(_)
-            | WorkFailure::Tasks(_)
+            WorkFailure::Tasks(_)
             | WorkFailure::Plan(_)
             | WorkFailure::Signer(_)
             | WorkFailure::Replay(_) => return None,
         }))
-    }
-}
-
-/// What to do about files that are in the way.
-fn in_the_way(step: BlockedStep, paths: &[ChangedPath]) -> &'static str {
-    let is_by_runs = paths.iter().all(|path| !path.runs.is_empty());
-    match (step, is_by_runs) {
-        (BlockedStep::Approval, true) => {
-            "undo those runs with `crealeph work undo RUN`, newest first, then approve it again; or reject it"
-        }
-        (BlockedStep::Approval, false) => {
-            "restore the files to what they were, then approve it again; or reject it"
-        }
-        (BlockedStep::Retry, true) => {
-            "undo those runs with `crealeph work undo RUN`, newest first, then retry; or run its item again"
-        }
-        (BlockedStep::Retry, false) => {
-            "restore the files to what they were, then retry; or run its item again"
-        }
-        (BlockedStep::Undo, true) => "undo those runs first with `crealeph work undo RUN`, newest first",
-        (BlockedStep::Undo, false) => "restore the files to what the run left, then undo it",
     }
 }

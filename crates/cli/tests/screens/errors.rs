@@ -117,7 +117,8 @@ fn errors_say_what_failed_and_what_to_do_next() {
     story.shows(
         "crealeph work show nope",
         expect![[r#"
-        error: there is no run `nope` in this workspace; see `crealeph work status`
+        error: there is no run `nope` in this workspace
+        hint: see `crealeph work status`
         exit code 1
     "#]],
     );

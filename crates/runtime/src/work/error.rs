@@ -1,5 +1,6 @@
 //! Why work cannot be done. The outcome of a run is not an error; inside the chain of stages both end it, and `Stop` is either.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crealeph_decision::work::{ChangeConflict, Ending, OutputOverlap};
@@ -45,14 +46,10 @@ pub enum WorkError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The ledger did not take a receipt.
-    #[error(
-        "the run has ended and its receipt is written, but the ledger did not take it: {0}; `crealeph work recover` tries again"
-    )]
+    #[error("the run has ended and its receipt is written, but the ledger did not take it: {0}")]
     Unrecorded(AppendError),
     /// The ledger did not take the record of a held change.
-    #[error(
-        "the change is held, but the ledger did not take its record: {0}; `crealeph work recover` tries again"
-    )]
+    #[error("the change is held, but the ledger did not take its record: {0}")]
     Unsubmitted(AppendError),
     /// The ledger has no record of a held change.
     #[error("the ledger has no record of the change of run `{0}` to decide about")]
@@ -83,7 +80,7 @@ pub enum WorkError {
     },
     /// What would be recorded holds a secret.
     #[error(
-        "the {place} of item `{item}` contains a secret that its agent is granted, and would be recorded; refer to the secret by its name instead"
+        "the {place} of item `{item}` contains a secret that its agent is granted, and would be recorded"
     )]
     SecretInRequest {
         /// The item, redacted.
@@ -92,9 +89,7 @@ pub enum WorkError {
         place: &'static str,
     },
     /// Two items of a level declare the same output.
-    #[error(
-        "items `{one}` and `{other}` run in parallel and both declare `{path}` in output_files; let one depend on the other"
-    )]
+    #[error("items `{one}` and `{other}` run in parallel and both declare `{path}` in output_files")]
     Overlap {
         /// The first by id.
         one: String,
@@ -107,7 +102,7 @@ pub enum WorkError {
     #[error(transparent)]
     Plan(#[from] crealeph_decision::work::PlanError),
     /// A run does not wait for approval.
-    #[error("run `{0}` does not await approval; see `crealeph work status`")]
+    #[error("run `{0}` does not await approval")]
     NotHeld(String),
     /// A held change is not the one that was held.
     #[error(
@@ -124,8 +119,10 @@ pub enum WorkError {
     NotRetryable {
         /// The run.
         run: String,
-        /// Why not, and what to do.
+        /// Why not.
         why: String,
+        /// What to do instead.
+        hint: Option<&'static str>,
     },
     /// A run cannot be undone.
     #[error("run `{run}` cannot be undone: {why}")]
@@ -154,9 +151,7 @@ pub enum WorkError {
         why: String,
     },
     /// The ledger is part of the state.
-    #[error(
-        "`{0}` is part of the workspace's state, and every run writes to it; move it to `.crealeph`, or ignore it with `.gitignore`"
-    )]
+    #[error("`{0}` is part of the workspace's state, and every run writes to it")]
     PrivateInside(String),
     /// The git repository cannot be used.
     #[error("cannot {action}: {why}")]
@@ -170,7 +165,7 @@ pub enum WorkError {
     #[error("cannot generate an id: {0}")]
     Random(String),
     /// The items belong to several robots.
-    #[error("item `{item}` is a task of robot `{own}`, and the others are of `{robot}`; run them separately")]
+    #[error("item `{item}` is a task of robot `{own}`, and the others are of `{robot}`")]
     Robots {
         /// The item.
         item: String,
@@ -244,6 +239,55 @@ impl WorkError {
             WorkError::Robots { .. } => "several_robots",
             WorkError::Policy { .. } => "policy",
         }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            WorkError::Ledger(error) => return error.hint(),
+            WorkError::Approval(error) => return error.hint(),
+            WorkError::Runs(error) => return error.hint().map(Cow::Borrowed),
+            WorkError::NotRetryable { hint, .. } => return hint.map(Cow::Borrowed),
+            WorkError::Unrecorded(_) | WorkError::Unsubmitted(_) => "`crealeph work recover` tries again",
+            WorkError::NotSubmitted(_) => {
+                "an earlier version held it, or it was held under another ledger; run its item again"
+            }
+            WorkError::Unsigned(_) => "use `crealeph approve` or `crealeph reject`",
+            WorkError::SecretInRequest { .. } => "refer to the secret by its name instead",
+            WorkError::Overlap { .. } => "let one depend on the other",
+            WorkError::NotHeld(_) => STATUS,
+            WorkError::InTheWay { step, paths, .. } => in_the_way(*step, paths),
+            WorkError::StillHeld { .. } => "approve it again once that is resolved, or reject it",
+            WorkError::PrivateInside(_) => "move it to `.crealeph`, or ignore it with `.gitignore`",
+            WorkError::Robots { .. } => "run them separately",
+            _ => return None,
+        }))
+    }
+}
+
+/// Where a user sees which runs there are, and how each ended.
+pub(super) const STATUS: &str = "see `crealeph work status`";
+/// What a user does with a run whose change cannot be used again.
+pub(super) const RUN_AGAIN: &str = "run its item again";
+
+/// What to do about files that are in the way.
+fn in_the_way(step: BlockedStep, paths: &[ChangedPath]) -> &'static str {
+    let is_by_runs = paths.iter().all(|path| !path.runs.is_empty());
+    match (step, is_by_runs) {
+        (BlockedStep::Approval, true) => {
+            "undo those runs with `crealeph work undo RUN`, newest first, then approve it again; or reject it"
+        }
+        (BlockedStep::Approval, false) => {
+            "restore the files to what they were, then approve it again; or reject it"
+        }
+        (BlockedStep::Retry, true) => {
+            "undo those runs with `crealeph work undo RUN`, newest first, then retry; or run its item again"
+        }
+        (BlockedStep::Retry, false) => {
+            "restore the files to what they were, then retry; or run its item again"
+        }
+        (BlockedStep::Undo, true) => "undo those runs first with `crealeph work undo RUN`, newest first",
+        (BlockedStep::Undo, false) => "restore the files to what the run left, then undo it",
     }
 }
 

@@ -14,7 +14,7 @@ use crealeph_contracts::uuid::Uuid;
 use super::batch::{Destination, ItemOutcome, WorkProgress};
 use super::branch::Branch;
 use super::engine::Work;
-use super::error::{BlockedStep, WorkError};
+use super::error::{BlockedStep, RUN_AGAIN, STATUS, WorkError};
 use super::existing::{self, ChangeTarget, ExistingChangeRun};
 use super::journal::{CapsuleState, FinishedRun, JournalState};
 use super::later::changed_by;
@@ -56,14 +56,13 @@ impl RetryableRun {
 /// Finds the kept change of a run, and checks that it is the one that the run left.
 pub(super) fn find(work: &Work, run: &Uuid) -> Result<RetryableRun, WorkError> {
     let state = work.runs.state()?;
-    let no = |why: String| WorkError::NotRetryable { run: state.short(run), why };
-    let finished =
-        state.ended(run).ok_or_else(|| no("it has not ended; see `crealeph work status`".to_owned()))?;
-    check_kept(work, finished).map_err(&no)?;
-    check_not_done(&state, finished).map_err(&no)?;
+    let no = |(why, hint)| WorkError::NotRetryable { run: state.short(run), why, hint };
+    let finished = state.ended(run).ok_or_else(|| no(("it has not ended".to_owned(), Some(STATUS))))?;
+    check_kept(work, finished).map_err(no)?;
+    check_not_done(&state, finished).map_err(|why| no((why, None)))?;
     let altered = |what: &str| WorkError::Altered { run: state.short(run), what: format!("`{what}`") };
     let Some(bytes) = work.runs.read(run, CAPSULE_FILE)? else {
-        return Err(no("its change was removed by `crealeph work clean`; run its item again".to_owned()));
+        return Err(no(("its change was removed by `crealeph work clean`".to_owned(), Some(RUN_AGAIN))));
     };
     if signed_digest(work, run)? != Some(Blake3::of(&bytes)) {
         return Err(altered(CAPSULE_FILE));
@@ -72,18 +71,21 @@ pub(super) fn find(work: &Work, run: &Uuid) -> Result<RetryableRun, WorkError> {
     Ok(RetryableRun { finished: finished.clone(), packed: packed.ok_or_else(|| altered(CAPSULE_FILE))? })
 }
 
-/// Whether the change of a run was kept, and is not too old.
-fn check_kept(work: &Work, finished: &FinishedRun) -> Result<(), String> {
+/// Whether the change of a run was kept, and is not too old; else why, and what to do.
+fn check_kept(work: &Work, finished: &FinishedRun) -> Result<(), (String, Option<&'static str>)> {
     match &finished.capsule {
         Some(CapsuleState::Kept) if is_expired(work, finished) => {
             let days = work.config.capsules.max_age.as_secs() / (24 * 60 * 60);
-            Err(format!("its change was kept for {days} days and has expired; run its item again"))
+            Err((format!("its change was kept for {days} days and has expired"), Some(RUN_AGAIN)))
         }
         Some(CapsuleState::Kept) => Ok(()),
-        Some(CapsuleState::LeftOut(why)) => Err(format!("{why}; run its item again")),
-        None if finished.status == RunStatus::Success => Err("it succeeded".to_owned()),
-        None if finished.item.is_none() => Err("it is the merge of a level".to_owned()),
-        None => Err("a change is kept only if it was denied by a count, a path or a class, or if its tests failed; run its item again".to_owned()),
+        Some(CapsuleState::LeftOut(why)) => Err((why.clone(), Some(RUN_AGAIN))),
+        None if finished.status == RunStatus::Success => Err(("it succeeded".to_owned(), None)),
+        None if finished.item.is_none() => Err(("it is the merge of a level".to_owned(), None)),
+        None => {
+            let why = "a change is kept only if it was denied by a count, a path or a class, or if its tests failed";
+            Err((why.to_owned(), Some(RUN_AGAIN)))
+        }
     }
 }
 
@@ -129,15 +131,18 @@ pub(super) fn run(
 ) -> Result<ItemOutcome, WorkError> {
     let RetryableRun { finished, packed } = retryable;
     let RetryOptions { item, destination, is_held } = options;
-    let no = |why: String| WorkError::NotRetryable { run: work.runs.short(&finished.run), why };
     let record = &packed.record;
     let is_known = work.config.agents.contains_key(&*record.agent);
     let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
     if record.sandbox_strength == SandboxStrength::Reduced && !agent.accepts_reduced {
         let name = &agent.name;
-        return Err(no(format!(
-            "its agent ran in a reduced sandbox, which `[work.agents.{name}]` no longer accepts; run its item again"
-        )));
+        return Err(WorkError::NotRetryable {
+            run: work.runs.short(&finished.run),
+            why: format!(
+                "its agent ran in a reduced sandbox, which `[work.agents.{name}]` no longer accepts"
+            ),
+            hint: Some(RUN_AGAIN),
+        });
     }
     existing::check_item(work, &item, agent)?;
     let target = target(work, &packed, destination.as_ref())?;

@@ -20,6 +20,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_workspace::sync_together;
 use rustix::fs::OFlags;
 
+use super::error::STATUS;
 use super::journal::{Event, Journal, JournalState};
 use super::log;
 use super::receipt::RunFile;
@@ -34,7 +35,7 @@ const OWNERS: &str = "owners";
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
     /// A file or folder cannot be used.
-    #[error("cannot {action} `{}`; fix its permissions or free space", .path.display())]
+    #[error("cannot {action} `{}`", .path.display())]
     Io {
         /// What was to be done.
         action: &'static str,
@@ -44,7 +45,7 @@ pub enum RunsError {
         source: io::Error,
     },
     /// A line of the journal is not one.
-    #[error("line {line} of `{}` cannot be read; restore `.crealeph` from a copy", .path.display())]
+    #[error("line {line} of `{}` cannot be read", .path.display())]
     Damaged {
         /// The journal.
         path: PathBuf,
@@ -52,10 +53,10 @@ pub enum RunsError {
         line: usize,
     },
     /// A document that is kept of a run cannot be read back.
-    #[error("`{}` cannot be read back; restore `.crealeph` from a copy", .0.display())]
+    #[error("`{}` cannot be read back", .0.display())]
     Unreadable(PathBuf),
     /// A file is larger than anything that is written there.
-    #[error("`{}` holds more than {limit_bytes} bytes, which is the limit; restore `.crealeph` from a copy", .path.display())]
+    #[error("`{}` holds more than {limit_bytes} bytes, which is the limit", .path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -63,17 +64,32 @@ pub enum RunsError {
         limit_bytes: u64,
     },
     /// There is no such run.
-    #[error("there is no run `{0}` in this workspace; see `crealeph work status`")]
+    #[error("there is no run `{0}` in this workspace")]
     Unknown(String),
     /// The start of several runs' ids.
     #[error(transparent)]
     Ambiguous(#[from] AmbiguousId),
     /// There is no run before the newest.
-    #[error("there is only one run in this workspace; see `crealeph work status`")]
+    #[error("there is only one run in this workspace")]
     OnlyOne,
     /// No item was run.
-    #[error("there is no run in this workspace yet; see `crealeph work run --help`")]
+    #[error("there is no run in this workspace yet")]
     NoneYet,
+}
+
+impl RunsError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            RunsError::Io { .. } => "fix its permissions or free space",
+            RunsError::Damaged { .. } | RunsError::Unreadable(_) | RunsError::TooLarge { .. } => {
+                "restore `.crealeph` from a copy"
+            }
+            RunsError::Unknown(_) | RunsError::OnlyOne => STATUS,
+            RunsError::Ambiguous(_) => "give more of its characters",
+            RunsError::NoneYet => "see `crealeph work run --help`",
+        })
+    }
 }
 
 pub(super) fn failed<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> RunsError + 'p {

@@ -126,7 +126,10 @@ pub(super) fn carry_out_verdicts(work: &Work) -> Result<Vec<Uuid>, Failure> {
             }
             // Another process was faster, or a verdict lapsed.
             Ok(SettledRun::Waiting { .. }) | Err(WorkError::NotHeld(_)) => {}
-            Err(error) => note!("warning: {error}"),
+            Err(error) => {
+                note!("warning: {error}");
+                error.hint().iter().for_each(|hint| note!("hint: {hint}"));
+            }
         }
     }
     Ok(carried_out)
