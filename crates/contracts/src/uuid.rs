@@ -28,6 +28,14 @@ impl Uuid {
         Uuid(uuid::Uuid::from_bytes(bytes))
     }
 
+    /// A UUID of version 7: the milliseconds since 1970, then random bytes, of which six bits go to version and variant.
+    pub fn v7(unix_ms: i64, random: [u8; 10]) -> Self {
+        let [_, _, t0, t1, t2, t3, t4, t5] = unix_ms.max(0).to_be_bytes();
+        let [r0, r1, r2, r3, r4, r5, r6, r7, r8, r9] = random;
+        let (version, variant) = (0x70 | (r0 & 0x0f), 0x80 | (r2 & 0x3f));
+        Uuid::from_bytes([t0, t1, t2, t3, t4, t5, version, r1, variant, r3, r4, r5, r6, r7, r8, r9])
+    }
+
     /// The version, 7 for the ids that the system creates.
     pub fn version(self) -> usize {
         self.0.get_version_num()
@@ -78,6 +86,13 @@ mod tests {
         for bad in ["x", "0190A", "0190a6f07", "-", "é", &format!("{text}0")] {
             assert_eq!(least(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn an_id_of_version_7_begins_with_its_millisecond() {
+        let id = |unix_ms, random| Uuid::v7(unix_ms, [random; 10]).to_string();
+        assert_eq!(id(0x0190_a6f0_7c2e, 0xff), "0190a6f0-7c2e-7fff-bfff-ffffffffffff");
+        assert_eq!(id(-1, 0), "00000000-0000-7000-8000-000000000000");
     }
 
     #[test]

@@ -18,12 +18,10 @@ pub(crate) struct IdSource {
 impl IdSource {
     /// The next id. Within a millisecond ids grow with the sequence number's low 12 bits.
     pub(crate) fn next(&mut self, at: Millis, seq: Seq) -> Result<LedgerId, LedgerError> {
-        let [t0, t1, t2, t3, t4, t5] = millis_bytes(at);
         let [.., a0, a1] = seq.get().to_be_bytes();
         let [b0, b1, b2, b3, b4, b5, b6, b7] = self.random()?;
-        let bytes =
-            [t0, t1, t2, t3, t4, t5, 0x70 | (a0 & 0x0f), a1, 0x80 | (b0 & 0x3f), b1, b2, b3, b4, b5, b6, b7];
-        LedgerId::parse(&Uuid::from_bytes(bytes).to_string()).map_err(|error| failed(&error))
+        let id = Uuid::v7(at.get(), [a0, a1, b0, b1, b2, b3, b4, b5, b6, b7]);
+        LedgerId::parse(&id.to_string()).map_err(|error| failed(&error))
     }
 
     /// An id for an entry whose sequence number is not known yet.
@@ -41,11 +39,6 @@ impl IdSource {
         }
         Ok(self.random.pop().unwrap_or_default())
     }
-}
-
-fn millis_bytes(at: Millis) -> [u8; 6] {
-    let [_, _, bytes @ ..] = at.get().max(0).to_be_bytes();
-    bytes
 }
 
 /// 32 random hex digits: the opaque part of a log's name.

@@ -435,14 +435,7 @@ pub(super) fn paths_inside(workspace: &Path, paths: &[PathBuf]) -> Vec<PathBuf> 
 
 /// A new id: a UUID of version 7.
 pub(super) fn new_id() -> Result<Uuid, WorkError> {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| WorkError::Random(error.to_string()))?;
-    let [_, _, time @ ..] = Clock::system().now().get().max(0).to_be_bytes();
-    for (byte, value) in bytes.iter_mut().zip(time) {
-        *byte = value;
-    }
-    let [_, _, _, _, _, _, version, _, variant, ..] = &mut bytes;
-    *version = 0x70 | (*version & 0x0f);
-    *variant = 0x80 | (*variant & 0x3f);
-    Ok(Uuid::from_bytes(bytes))
+    let mut random = [0u8; 10];
+    getrandom::fill(&mut random).map_err(|error| WorkError::Random(error.to_string()))?;
+    Ok(Uuid::v7(Clock::system().now().get(), random))
 }
