@@ -209,10 +209,8 @@ fn agent_report(packed: &PackedChange, command: Vec<String>) -> AgentReport {
         },
         strength: record.sandbox_strength,
         sandbox: record.sandbox.clone(),
-        hidden: None,
         connections: record.connections.as_slice().to_vec(),
         connections_left_off: record.connections_left_off.map_or(0, Count::get),
-        stdout: Vec::new(),
-        stderr: Vec::new(),
+        ..AgentReport::of_no_one()
     }
 }

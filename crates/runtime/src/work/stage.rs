@@ -116,13 +116,19 @@ pub(super) struct AgentReport {
 impl AgentReport {
     /// Of an agent that was never started.
     pub(super) fn not_started(agent: &WorkAgent) -> Self {
+        let strength = match agent.accepts_reduced {
+            true => SandboxStrength::Reduced,
+            false => SandboxStrength::Full,
+        };
+        AgentReport { command: agent.command.clone(), strength, ..AgentReport::of_no_one() }
+    }
+
+    /// Of a run without an agent.
+    pub(super) fn of_no_one() -> Self {
         AgentReport {
-            command: agent.command.clone(),
+            command: Vec::new(),
             trace: Trace::default(),
-            strength: match agent.accepts_reduced {
-                true => SandboxStrength::Reduced,
-                false => SandboxStrength::Full,
-            },
+            strength: SandboxStrength::Full,
             sandbox: None,
             hidden: None,
             connections: Vec::new(),

@@ -4,7 +4,7 @@
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::provenance::{AgentFacts, RunOrigin};
-use crealeph_contracts::receipt::{EarlierRun, Receipt, RunRelation, SandboxStrength};
+use crealeph_contracts::receipt::{EarlierRun, Receipt, RunRelation};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{Amount, ItemId, Name};
 use crealeph_contracts::shape::{List, Set};
@@ -22,7 +22,6 @@ use super::receipt::{ITEM_FILE, RECEIPT_FILE, SealError};
 use super::record::parse_item;
 use super::stage::{AgentReport, ChangeContents, ExistingChange, RunRequest};
 use super::store::RunsError;
-use super::trace::Trace;
 
 /// What the id of an item that undoes a run starts with.
 pub const UNDO_PREFIX: &str = "undo-";
@@ -128,7 +127,8 @@ pub(super) fn run(
         }),
     };
     let origin = RunOrigin { agent: own_facts(&finished.run)?, started_by: work.user.clone() };
-    let change = ExistingChange { changes, contents: ChangeContents::Stored, agent: no_agent(), origin };
+    let change =
+        ExistingChange { changes, contents: ChangeContents::Stored, agent: AgentReport::of_no_one(), origin };
     existing::run(work, ExistingChangeRun { item, agent, request, change, target }, progress)
 }
 
@@ -193,19 +193,4 @@ fn own_facts(undone: &Uuid) -> Result<AgentFacts, WorkError> {
         scripts: List::default(),
         models: None,
     })
-}
-
-/// No one was called.
-fn no_agent() -> AgentReport {
-    AgentReport {
-        command: Vec::new(),
-        trace: Trace::default(),
-        strength: SandboxStrength::Full,
-        sandbox: None,
-        hidden: None,
-        connections: Vec::new(),
-        connections_left_off: 0,
-        stdout: Vec::new(),
-        stderr: Vec::new(),
-    }
 }
