@@ -145,11 +145,6 @@ pub fn session_end_key(id: &KeyId) -> String {
     format!("{END_PREFIX}{id}")
 }
 
-/// Whether a client key is one of an entry about sessions.
-pub fn is_session_key(key: &str) -> bool {
-    [LINK_PREFIX, SESSION_PREFIX, END_PREFIX].iter().any(|prefix| key.starts_with(prefix))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -169,7 +164,9 @@ mod tests {
         for (kind, text) in all {
             let entry = read(kind, text).unwrap();
             assert_eq!((entry.kind().as_str(), entry.id().as_str()), (kind, "a"));
-            assert!(is_session_key(&entry.client_key()));
+            let key = entry.client_key();
+            let is_own = |prefix: &&str| key.starts_with(*prefix);
+            assert_eq!([LINK_PREFIX, SESSION_PREFIX, END_PREFIX].iter().filter(is_own).count(), 1, "{key}");
             keys.push(entry.client_key());
             let others = all.iter().filter(|(other, _)| *other != kind);
             assert!(others.into_iter().all(|(other, _)| read(other, text).is_err()), "{kind}");

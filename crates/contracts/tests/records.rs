@@ -26,7 +26,7 @@ use crealeph_contracts::provenance::RunOrigin;
 use crealeph_contracts::reported::{
     ReceiptReport, SignerEnrolment, SignerRequest, SignerRevocation, reported_key,
 };
-use crealeph_contracts::session::{SessionEntry, SessionGrant, is_session_key};
+use crealeph_contracts::session::{SessionEntry, SessionGrant};
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::short_id::IdRequest;
 use crealeph_contracts::uuid::Uuid;
@@ -219,13 +219,10 @@ fn every_record_is_read_and_written_with_all_its_fields_and_has_its_key() {
         assert_eq!((&record.key, &record.about), (&key, &about), "{kind}");
         let written = serde_json::from_str(&record.text).unwrap();
         assert_eq!(in_order(written), in_order(payload), "{kind}");
-        let is_reserved = [is_access_key(&key), is_session_key(&key), is_webhook_key(&key)];
+        let is_reserved = [is_access_key(&key), is_webhook_key(&key)];
         let group = |words: &[&str]| words.iter().any(|word| kind.starts_with(word));
-        let expected = [
-            group(&["key_grant", "key_revocation"]),
-            group(&["sign_in", "session"]),
-            group(&["webhook_c", "webhook_d", "webhook_e"]),
-        ];
+        let expected =
+            [group(&["key_grant", "key_revocation"]), group(&["webhook_c", "webhook_d", "webhook_e"])];
         assert_eq!(is_reserved, expected, "{kind}");
     }
 }

@@ -224,11 +224,6 @@ impl Ledger {
         self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(false)), None)
     }
 
-    /// The same, and releases the lease in the same transaction. If nothing was written it is still held.
-    pub fn append_and_release(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
-        self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(true)), None)
-    }
-
     /// Renews a lease until the heartbeat is dropped or the lease is lost.
     pub fn keep_lease(&self, lease: &Lease) -> Result<Heartbeat, LedgerError> {
         self.inner().heart.keep(self, lease)

@@ -2,10 +2,10 @@
 
 use super::{Case, Fixture, Place, append_one, entry, local, tenant};
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, TenantId};
+use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crealeph_ledger::{
     AppendError, AppendResult, EntryRefusal, Lease, LeaseClaim, LeaseHolder, Ledger, LedgerError, MAX_LEASE,
-    NewId, Seq,
+    NewId, RequestName, Seq,
 };
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -52,6 +52,12 @@ fn held(ledger: &Ledger, by: &str) -> LeaseHolder {
         LeaseClaim::Held(holder) => holder,
         LeaseClaim::Taken(lease) => panic!("taken: {lease:?}"),
     }
+}
+
+/// Appends and releases the lease in one transaction, as the outcome of a request is written.
+fn append_and_release(ledger: &Ledger, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
+    let (robot_id, execution_id) = (RobotId::parse("r").unwrap(), ExecutionId::parse("e").unwrap());
+    ledger.append_outcome(&local(), &RequestName { robot_id, execution_id }, Some(lease), batch)
 }
 
 /// Requests the lease until it is free.
@@ -118,7 +124,7 @@ fn overtaken(fixture: &dyn Fixture) {
     assert!(matches!(ask(Seq::ZERO), Some(LeaseClaim::Held(_))));
     let result = |execution: &str| entry("a", "{}", &format!(r#""lineage":{{"executionId":"{execution}"}}"#));
     append_one(&ledger, result("another"));
-    ledger.append_and_release(&first, own(vec![result("done")])).unwrap();
+    append_and_release(&ledger, &first, own(vec![result("done")])).unwrap();
     assert!(ask(Seq::ZERO).is_none() && ask(Seq::new(1).unwrap()).is_none());
     assert_eq!(ledger.lease_holder(&local(), &name("work")).unwrap(), None, "nothing was taken");
     assert!(matches!(ask(Seq::new(2).unwrap()), Some(LeaseClaim::Taken(_))), "that was seen already");
@@ -158,7 +164,7 @@ fn expiry(fixture: &dyn Fixture) {
     assert!(is_lost(&ledger.renew_lease(&dead), Some("alive")));
     other.append_under(&next, own(vec![entry("a", "{}", r#""key":"in time""#)])).unwrap();
     other.release_lease(&next).unwrap();
-    let late = ledger.append_and_release(&dead, own(vec![entry("a", "{}", r#""key":"late""#)]));
+    let late = append_and_release(&ledger, &dead, own(vec![entry("a", "{}", r#""key":"late""#)]));
     assert!(is_lost(&appended_under(late), None));
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 1, "what came late is not there");
     // An expired lease that no one took still belongs to its holder.
@@ -178,7 +184,7 @@ fn release_with_append(fixture: &dyn Fixture) {
     let ledger = place.init();
     let lease = take(&ledger, "first", LONG);
     let unknown = entry("a", "{}", r#""lineage":{"dependsOnLedgerIds":["key:nothing"]}"#);
-    let refused = ledger.append_and_release(&lease, own(vec![unknown]));
+    let refused = append_and_release(&ledger, &lease, own(vec![unknown]));
     let is_refused = matches!(
         refused,
         Err(AppendError::Refused { position: 0, refusal: EntryRefusal::UnknownLineage(_) })
@@ -186,7 +192,7 @@ fn release_with_append(fixture: &dyn Fixture) {
     assert!(is_refused, "{refused:?}");
     assert_eq!(held(&ledger, "second").token, lease.token(), "nothing was written, so it is held as before");
     let keyed = || own(vec![entry("a", "{}", r#""key":"k""#)]);
-    assert!(!ledger.append_and_release(&lease, keyed()).unwrap()[0].is_repeat);
+    assert!(!append_and_release(&ledger, &lease, keyed()).unwrap()[0].is_repeat);
     let second = take(&ledger, "second", LONG);
     // Other batches in the same commit are not touched by one whose lease is lost.
     let barrier = Barrier::new(8);
@@ -205,7 +211,7 @@ fn release_with_append(fixture: &dyn Fixture) {
         }
     });
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 7);
-    assert!(ledger.append_and_release(&second, keyed()).unwrap()[0].is_repeat);
+    assert!(append_and_release(&ledger, &second, keyed()).unwrap()[0].is_repeat);
     assert_eq!(ledger.lease_holder(&local(), &name("work")).unwrap(), None, "a repeat releases it as well");
     assert_eq!(ledger.audit(&local()).unwrap(), None);
 }
@@ -269,7 +275,7 @@ fn ask(place: &Place, who: usize, done: &AtomicUsize) -> LedgerId {
                 let _heart = ledger.keep_lease(&lease).unwrap();
                 done.fetch_add(1, Ordering::SeqCst);
                 let record = entry("execution_record", "{}", r#""key":"execution_record:e""#);
-                return ledger.append_and_release(&lease, own(vec![record])).unwrap().remove(0).id;
+                return append_and_release(&ledger, &lease, own(vec![record])).unwrap().remove(0).id;
             }
         }
     }

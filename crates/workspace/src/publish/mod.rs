@@ -282,14 +282,6 @@ impl Prepared<'_> {
         }
     }
 
-    /// The paths it changes that are no longer as it expects, the first hundred: publishing would be a conflict.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn conflicts(&self) -> Result<Vec<String>, PublishError> {
-        apply::conflicts(&self.workspace.root, &self.plan)
-    }
-
     /// Publishes it: if this succeeds, the change is in the workspace, whole and durable.
     ///
     /// # Errors
