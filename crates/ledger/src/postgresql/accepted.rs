@@ -49,13 +49,17 @@ pub(super) fn list(
     after: Option<LeaseToken>,
     limit: usize,
 ) -> Result<Vec<AcceptedRequest>, LedgerError> {
+    let (tenant, after, limit) = (tenant.as_str(), after.map_or(0, LeaseToken::as_i64), limit as i64);
+    let robot = robot.map(|robot| robot.as_str());
+    let of_robot = if robot.is_some() { " AND robot = $4" } else { "" };
     let sql = format!(
-        "SELECT {COLUMNS}, {} AS is_held FROM accepted a WHERE tenant = $1 AND ended_at IS NULL AND number > $2 \
-         AND ($3::text IS NULL OR robot = $3) ORDER BY number LIMIT $4",
+        "SELECT {COLUMNS}, {} AS is_held FROM accepted a WHERE tenant = $1 AND ended_at IS NULL AND number > $2{of_robot} \
+         ORDER BY number LIMIT $3",
         held()
     );
-    let (robot, after) = (robot.map(|robot| robot.as_str()), after.map_or(0, LeaseToken::as_i64));
-    let found = session.query(&sql, &[&tenant.as_str(), &after, &robot, &(limit as i64)])?;
+    let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tenant, &after, &limit];
+    values.extend(robot.iter().map(|robot| robot as &(dyn ToSql + Sync)));
+    let found = session.query(&sql, &values)?;
     found.iter().map(|row| read(row, &session.server)).collect()
 }
 

@@ -60,12 +60,15 @@ impl StoredRequests<'_> {
         after: Option<LeaseToken>,
         limit: usize,
     ) -> Result<Vec<AcceptedRequest>, LedgerError> {
-        let rest = "a.tenant = ?3 AND a.ended_at IS NULL AND a.number > ?4 AND (?5 IS NULL OR a.robot = ?5) \
-                    ORDER BY a.number LIMIT ?6";
-        let after = after.map_or(0, LeaseToken::as_i64);
-        let values: [&dyn ToSql; 4] =
-            [&tenant.as_str(), &after, &robot.map(|robot| robot.as_str()), &(limit as i64)];
-        self.select(COLUMNS, rest, &values, |row| self.read(row))
+        let (tenant, after, limit) = (tenant.as_str(), after.map_or(0, LeaseToken::as_i64), limit as i64);
+        let robot = robot.map(|robot| robot.as_str());
+        let of_robot = if robot.is_some() { " AND a.robot = ?6" } else { "" };
+        let rest = format!(
+            "a.tenant = ?3 AND a.ended_at IS NULL AND a.number > ?4{of_robot} ORDER BY a.number LIMIT ?5"
+        );
+        let mut values: Vec<&dyn ToSql> = vec![&tenant, &after, &limit];
+        values.extend(robot.iter().map(|robot| robot as &dyn ToSql));
+        self.select(COLUMNS, &rest, &values, |row| self.read(row))
     }
 
     pub(super) fn waiting(
