@@ -7,7 +7,8 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::AppendedEntry;
 use crealeph_runtime::approvals::{RecordedVerdict, SubjectReader, VerdictReport};
 use crealeph_runtime::work::{DecidedRun, RunState, RunVerdict, SettledRun, Work, WorkError};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::CommandOutcome;
 use super::approve::AskedVerdict;
@@ -15,9 +16,9 @@ use super::ids::ShortIds;
 use super::ledger::Settled;
 use super::place::LogSource;
 use super::work::{finished, open_runs};
-use crate::failure::{ApprovalFailure, Failure, OutputFailure};
+use crate::failure::{ApprovalFailure, Failure};
 use crate::input::who;
-use crate::output::{Output, note};
+use crate::output::{Output, embedded, note};
 
 /// The outcome of a verdict on a change.
 struct ChangeVerdict<'v> {
@@ -121,9 +122,18 @@ fn settled(work: &Work, run: &Uuid) -> Result<Option<DecidedRun>, Failure> {
     }
 }
 
+/// A verdict on a change as JSON.
+#[derive(Serialize)]
+struct ChangeVerdictReport {
+    #[serde(flatten)]
+    verdict: VerdictReport,
+    /// The result of its run, if the change landed or was rejected now.
+    result: Option<Box<RawValue>>,
+}
+
 impl ChangeVerdict<'_> {
-    fn json(&self, landed: Option<&LedgerId>, is_proven: bool) -> Result<Value, Failure> {
-        let report = VerdictReport {
+    fn json(&self, landed: Option<&LedgerId>, is_proven: bool) -> Result<ChangeVerdictReport, Failure> {
+        let verdict = VerdictReport {
             subject: self.run.to_string(),
             decision: self.decision.to_string(),
             proven: is_proven,
@@ -132,11 +142,8 @@ impl ChangeVerdict<'_> {
             planned: None,
             missing: self.missing,
         };
-        let mut report = json!(report);
-        if let Value::Object(members) = &mut report {
-            members.insert("result".to_owned(), json!(self.decided.map(result_json).transpose()?));
-        }
-        Ok(report)
+        let result = self.decided.map(|decided| embedded(decided.result.to_json())).transpose()?;
+        Ok(ChangeVerdictReport { verdict, result })
     }
 
     fn report(
@@ -175,10 +182,4 @@ impl ChangeVerdict<'_> {
         let is_good = decided.is_none_or(|decided| decided.has_landed == wants_landing);
         Ok(if is_good { CommandOutcome::Good } else { CommandOutcome::Bad })
     }
-}
-
-/// The result of a run as JSON.
-fn result_json(decided: &DecidedRun) -> Result<Value, Failure> {
-    let text = decided.result.to_json();
-    Ok(serde_json::from_str(&text).map_err(std::io::Error::from).map_err(OutputFailure::Stdout)?)
 }
