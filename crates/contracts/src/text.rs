@@ -157,6 +157,18 @@ fn cut(text: &str, max_chars: usize) -> (&str, usize) {
     }
 }
 
+/// An error and every cause behind it.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crealeph_contracts::json::ComposeError;
+use crealeph_contracts::text::with_causes;
 use crealeph_decision::judge::ContextError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::LedgerError;
@@ -146,14 +147,7 @@ impl From<ReportError> for Failure {
 impl Failure {
     /// What failed, and every cause behind it.
     pub(crate) fn message(&self) -> String {
-        let mut message = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        message
+        with_causes(self)
     }
 
     /// What to do next.

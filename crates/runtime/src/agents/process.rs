@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::text::with_causes;
 use crealeph_contracts::{AgentInput, Valid};
 use crealeph_sandbox::{
     Cancel, Exposure, GrantedPath, Grants, Level, Network, Preset, Redactor, ResourceLimits, RunFailure,
@@ -244,16 +245,4 @@ pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     folders.into_iter().map(|folder| folder.join(OsStr::new(program))).find(|file| file.is_file())
-}
-
-/// An error and everything behind it.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crealeph_contracts::text::with_causes;
 use crealeph_sandbox::{
     Cancel, Config, ConnectionVerdict, Host, Level, Sandbox, SandboxError, Spec, find_toolchains, try_hosts,
 };
@@ -16,7 +17,6 @@ use super::origin;
 use super::secrets::RunSecrets;
 use super::stream::Format;
 use super::tests_run::{FailedTests, TestRunner};
-use crate::agents::process::with_causes;
 
 /// How many lines of failed tests are shown.
 const MAX_TEST_LINES: usize = 20;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crealeph_contracts::text::with_causes;
 use crealeph_decision::work::{ChangeConflict, Ending, OutputOverlap};
 use crealeph_ledger::{AppendError, LedgerError};
 use crealeph_sandbox::SandboxError;
@@ -12,7 +13,6 @@ use super::later::{ChangedPath, listed};
 use super::paths::OutsideWorkspace;
 use super::receipt::{SealError, SignerError};
 use super::store::RunsError;
-use crate::agents::process::with_causes;
 use crate::approvals::ApprovalError;
 
 /// Why work cannot be done; the outcome of a run is not an error.

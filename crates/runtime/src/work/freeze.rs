@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::Admission;
 use crealeph_contracts::scalar::Text;
+use crealeph_contracts::text::with_causes;
 use crealeph_decision::work::{DeltaClass, DeltaCounts, Ending, JudgedChange, admit, own_edits};
 use crealeph_sandbox::{Cut, SandboxError, View, ViewChangeKind, ViewEntry};
 use crealeph_workspace::{
@@ -23,7 +24,6 @@ use super::run::{ItemRunner, RunStage, count};
 use super::secrets;
 use super::stage::{ChangeReport, ExistingChange, FrozenChange, PlannedRun, changes, edits};
 use super::trace::Trace;
-use crate::agents::process::with_causes;
 
 /// How much of a diff is kept.
 const MAX_DIFF_BYTES: usize = 1 << 20;

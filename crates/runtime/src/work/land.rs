@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crealeph_contracts::scalar::ItemId;
+use crealeph_contracts::text::with_causes;
 use crealeph_decision::work::{Ending, base_conflict, combined, level_conflict};
 use crealeph_workspace::{
     Added, Capsule, CaptureError, Change, Hidden, KeepError, Prepared, PublishError, State, StoreError,
@@ -22,7 +23,6 @@ use super::result::ItemResult;
 use super::run::ItemRunner;
 use super::stage::{EndedRun, RunBase, RunEvidence, TestedRun, UnlandedChange, changes, edits};
 use super::subject;
-use crate::agents::process::with_causes;
 use crate::approvals::ChangeLanding;
 
 /// How often a state that moves while a change lands is read again.

@@ -9,6 +9,7 @@ use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::receipt::{Connection, ConnectionRefusal, RunRelation, SandboxStrength};
 use crealeph_contracts::scalar::{Count, Name, Text};
+use crealeph_contracts::text::with_causes;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
 use crealeph_sandbox::{
@@ -36,7 +37,6 @@ use super::stage::{
 use super::tests_run::{FailedTests, TestReport, TestRunner};
 use super::trace::Trace;
 use crate::agents::answer::end;
-use crate::agents::process::with_causes;
 
 /// How much of standard error a reason quotes.
 const QUOTED_BYTES: usize = 800;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crealeph_contracts::text::with_causes;
 use crealeph_decision::work::{Ending, ProcessEnd, test_ending};
 use crealeph_sandbox::{Cancel, GrantedPath, Mount, Sandbox, SandboxError, Spec, Stdin, View};
 use crealeph_workspace::{Change, KeepError, TreeNode, Workspace};
@@ -18,7 +19,6 @@ use super::log::{LogSource, RunLog};
 use super::missing;
 use super::run::process_end;
 use super::stage::ChangeContents;
-use crate::agents::process::with_causes;
 
 /// Where the contents of the change are found while it is applied.
 const CONTENTS: &str = "/run/crealeph-change";

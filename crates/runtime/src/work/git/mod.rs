@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crealeph_contracts::digest::GitHash;
+use crealeph_contracts::text::with_causes;
 use crealeph_workspace::GitRepository;
 use gix_hash::ObjectId;
 use gix_object::{CommitRef, Exists as _, Find as _, Kind};
@@ -24,7 +25,6 @@ pub(super) use self::content::Converter;
 pub(super) use self::settings::Settings;
 pub(super) use self::tree::{Entry, entries_at, entry_at, tree_changes, write_tree};
 use super::error::WorkError;
-use crate::agents::process::with_causes;
 
 /// The only object format that is supported.
 pub(super) const HASH: gix_hash::Kind = gix_hash::Kind::Sha1;
