@@ -291,6 +291,42 @@ fn an_unattended_approval_counts_if_the_rule_says_so_and_a_rejection_ends_it() {
     assert!(code == 2 && stderr.contains("no terminal to ask on"), "{stderr}");
 }
 
+/// What was decided is left off the newest page, and a list of robots leaves off the tenant: neither is the end.
+#[test]
+fn what_is_left_off_a_page_does_not_end_the_list() {
+    let world = World::with_people("");
+    world.set_rules("[[rule]]\nname = \"robots\"\nunattended = true\nos_requester = true\n");
+    let drafts = world.drafts("e-1");
+    let [oldest, older, newest] = drafts.as_slice() else { panic!("{drafts:?}") };
+    let subject_of = |word: &str| {
+        world.good(&["approve", word, "--sign-with", "ben.pub", "--write-statement", "asked.json"]);
+        let statement: Value = serde_json::from_str(&world.0.read("asked.json")).unwrap();
+        std::fs::remove_file(world.0.path().join("asked.json")).unwrap();
+        statement["subjectId"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((&subject_of("@"), &subject_of("@-")), (newest, older));
+    world.good(&["reject", "@", "--reason", "no", "--yes", "--sign-with", "ben"]);
+    assert_eq!((&subject_of("@"), &subject_of("@-")), (older, oldest));
+    world.good(&["reject", "@", "--reason", "no", "--yes", "--sign-with", "ben"]);
+    assert_eq!(&subject_of("@"), oldest);
+    assert_eq!(world.good(&["review", "show", "@"])["id"].as_str(), Some(oldest.as_str()));
+    world.refused(&["review", "show", "@-"], "no entry `@-`");
+
+    // The tenant's own entries sort before those of robot `r`.
+    let (_, listed, noted) = world.run(&["robot", "list", "--limit", "1"]);
+    assert!(listed.contains("\"robotId\":\"r\"") && noted.is_empty(), "{listed}{noted}");
+    world.0.append(
+        &known(2, &["idea"], "").iter().map(|line| line.replace("\"r\"", "\"s\"")).collect::<Vec<_>>(),
+    );
+    let (_, _, noted) = world.run(&["robot", "list", "--limit", "1"]);
+    assert!(noted.contains("there are more robots: add --after r"), "{noted}");
+
+    let (_, listed, noted) = world.run(&["rule", "test", "--limit", "2"]);
+    assert!(listed.lines().count() == 2 && noted.contains("older ones left out"), "{listed}{noted}");
+    let (_, listed, noted) = world.run(&["rule", "test", "--limit", "3"]);
+    assert!(listed.lines().count() == 3 && noted.is_empty(), "{listed}{noted}");
+}
+
 #[test]
 // holds: invariant 20
 fn what_the_operator_of_the_ledger_made_up_does_not_count() {

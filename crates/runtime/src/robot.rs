@@ -143,11 +143,11 @@ pub fn robots(
     after: Option<&RobotId>,
     limit: usize,
 ) -> Result<(Vec<RobotSummary>, bool), StatusError> {
-    let mut names = ledger.robots(tenant, after, limit.saturating_add(1))?;
+    // What is about the tenant is no robot's, and one more says whether the list continues.
+    let mut names = ledger.robots(tenant, after, limit.saturating_add(2))?;
+    names.retain(|robot| robot.as_str() != TENANT_ROBOT.as_str());
     let has_more = names.len() > limit;
     names.truncate(limit);
-    // What is about the tenant is no robot's.
-    names.retain(|robot| robot.as_str() != TENANT_ROBOT.as_str());
     let rejected = RejectedSubjects::read(ledger, tenant)?;
     let summaries = names.into_iter().map(|robot_id| summarize(ledger, tenant, scopes, &rejected, robot_id));
     Ok((summaries.collect::<Result<_, StatusError>>()?, has_more))

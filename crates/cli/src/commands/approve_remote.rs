@@ -9,7 +9,7 @@ use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::scalar::{LedgerId, Name};
 use crealeph_contracts::short_id::{IdWord, NamedKind};
-use crealeph_ledger::StoredEntry;
+use crealeph_ledger::{Cursor, StoredEntry};
 use crealeph_runtime::approvals::{VerdictReport, change_of, draft_requester};
 use crealeph_runtime::client::ClientError;
 use crealeph_runtime::entries::read_entry;
@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 use super::CommandOutcome;
 use super::admin_log::check_log;
 use super::approve::{AskedVerdict, VerdictSource, print_recorded};
+use super::ids::nth_waiting;
 use super::ledger::named;
 use super::place::{LogSource, RemoteLog};
 use super::verdict_page::{ShownEvidence, ShownPolicy, ShownSubject, shown};
@@ -112,8 +113,11 @@ fn subject_id(remote: &RemoteLog, log: &LogSource, word: &str) -> Result<LedgerI
     let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: remote.tenant.to_string() };
     let id = match IdWord::read(word) {
         IdWord::Recent(newer) => {
-            let page = remote.inbox(None, newer + 1)?;
-            page.items.into_iter().nth(newer).ok_or_else(missing)?.subject
+            let page = |cursor, limit| {
+                let page = remote.inbox(cursor, limit)?;
+                Ok((page.items, page.next.as_deref().map(Cursor::parse).transpose()?))
+            };
+            nth_waiting(newer, page)?.ok_or_else(missing)?.subject
         }
         IdWord::Start(start) => match log.id_of(NamedKind::Run, start)? {
             Some(run) => run,

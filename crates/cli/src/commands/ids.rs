@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
 use crealeph_contracts::short_id::{IdWord, NamedKind, one_id};
 use crealeph_contracts::uuid::Uuid;
-use crealeph_ledger::{EXECUTION_EVENT, Filter, IdKind, LedgerError, Order, StoredEntry};
+use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, LedgerError, Order, StoredEntry};
 use crealeph_runtime::approvals::{SubjectReader, change_of, inbox};
+use crealeph_runtime::entries::NewestPage;
 
 use super::ledger::named;
 use super::place::LogSource;
@@ -15,6 +16,8 @@ use crate::failure::{BuilderFailure, Failure, LedgerFailure};
 
 /// How many events are read at a time on the way to an earlier execution.
 const PAGE_EVENTS: usize = 100;
+/// How much of what waits is read at a time, once the newest was decided.
+const PAGE_WAITING: usize = 100;
 
 /// The short forms of ids that are shown together.
 #[derive(Debug, Default)]
@@ -61,8 +64,8 @@ pub(super) fn subject_id(reader: SubjectReader<'_>, word: &str) -> Result<Subjec
     let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: tenant.to_string() };
     let start = match IdWord::read(word) {
         IdWord::Recent(newer) => {
-            let (items, _) = inbox(reader, None, None, newer + 1)?;
-            let item = items.into_iter().nth(newer).ok_or_else(missing)?;
+            let item = nth_waiting(newer, |cursor, limit| Ok(inbox(reader, None, cursor, limit)?))?;
+            let item = item.ok_or_else(missing)?;
             return Ok(item
                 .change
                 .map_or(SubjectId::Draft(item.entry.id), |change| SubjectId::Change(change.run)));
@@ -91,6 +94,23 @@ pub(super) fn subject_id(reader: SubjectReader<'_>, word: &str) -> Result<Subjec
     let id = entry_id(&LogSource::of(ledger, tenant), word)?;
     let change = ledger.get(tenant, &id)?.and_then(|entry| change_of(&entry));
     Ok(change.map_or(SubjectId::Draft(id), |change| SubjectId::Change(change.run)))
+}
+
+/// What waits and has this many newer ones. What was decided is left off a page, so a short one is not yet the last.
+pub(super) fn nth_waiting<T>(
+    mut newer: usize,
+    read: impl Fn(Option<Cursor>, usize) -> Result<NewestPage<T>, Failure>,
+) -> Result<Option<T>, Failure> {
+    let (mut cursor, mut limit) = (None, newer + 1);
+    loop {
+        let (items, next) = read(cursor, limit)?;
+        let found = items.len();
+        match (items.into_iter().nth(newer), next) {
+            (None, Some(next)) => (cursor, newer) = (Some(next), newer - found),
+            (item, _) => return Ok(item),
+        }
+        limit = (2 * limit).min(PAGE_WAITING);
+    }
 }
 
 /// The id of the entry that a word means. A word that means none is returned as an id without an entry.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::CommandOutcome;
 use super::approve::{AskedVerdict, unsigned};
-use super::ids::{ShortIds, entry_id};
+use super::ids::{ShortIds, entry_id, nth_waiting};
 use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
 use super::place::{LogSource, Place};
@@ -142,9 +142,9 @@ pub(super) fn draft_id(ledger: &Ledger, at: &Settled, word: &str) -> Result<Ledg
     let IdWord::Recent(newer) = IdWord::read(word) else {
         return entry_id(&LogSource::of(ledger, &at.tenant), word);
     };
-    let (drafts, _) = waiting(ledger, &at.tenant, None, None, newer + 1)?;
+    let page = |cursor, limit| Ok(waiting(ledger, &at.tenant, None, cursor, limit)?);
     let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: at.tenant.to_string() };
-    Ok(drafts.into_iter().nth(newer).ok_or_else(missing)?.id)
+    Ok(nth_waiting(newer, page)?.ok_or_else(missing)?.id)
 }
 
 impl Opined {

@@ -17,7 +17,7 @@ use super::on_ledger::{Opened, Task};
 use super::place::{Place, RemoteLog};
 use crate::failure::{ApprovalFailure, Failure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::render::counted;
 
 pub(super) const EXAMPLES: &str = "\
@@ -149,7 +149,7 @@ fn test(at: &Place, file: Option<PathBuf>, limit: usize, output: &mut Output) ->
     let rules = file.map(read).transpose()?;
     let Opened { log, .. } = &Opened::whole(at, None, output)?;
     let (ledger, tenant) = log.ledger()?;
-    let subjects = ruled_subjects(ledger, tenant, rules.as_deref(), limit)?;
+    let (subjects, has_more) = ruled_subjects(ledger, tenant, rules.as_deref(), limit)?;
     let is_json = at.is_json(output);
     for subject in &subjects {
         match is_json {
@@ -165,6 +165,10 @@ fn test(at: &Place, file: Option<PathBuf>, limit: usize, output: &mut Output) ->
     }
     if subjects.is_empty() && !is_json {
         output.line("there is no draft yet, and no change of a run")?;
+    }
+    output.flush()?;
+    if has_more {
+        note!("older ones left out; see them with a greater --limit");
     }
     Ok(())
 }

@@ -31,7 +31,8 @@ pub struct RuledSubject {
     pub now: Option<ApprovalRule>,
 }
 
-/// What the newest drafts and changes, decided or not, would have needed under these rules; without any, under those in force.
+/// What the newest drafts and changes, decided or not, would have needed under these rules; without any, under those in force. And
+/// whether there are more.
 ///
 /// # Errors
 /// When the ledger cannot be read.
@@ -40,7 +41,7 @@ pub fn ruled_subjects(
     tenant: &TenantId,
     rules: Option<&[ApprovalRule]>,
     limit: usize,
-) -> Result<Vec<RuledSubject>, ApprovalError> {
+) -> Result<(Vec<RuledSubject>, bool), ApprovalError> {
     let in_force = rules_in_force(ledger, tenant)?;
     let rules = rules.unwrap_or(&in_force);
     let ruled = |entry: StoredEntry, receipt: Option<Box<Receipt>>, class: SubjectClass| {
@@ -49,7 +50,7 @@ pub fn ruled_subjects(
     };
     let drafts =
         Filter { module: Some(Name::from(BUILDER)), state: Some(Name::parse("draft")?), ..Filter::default() };
-    let mut subjects = newest(ledger, tenant, &drafts, limit, |entry| {
+    let mut subjects = newest(ledger, tenant, &drafts, limit.saturating_add(1), |entry| {
         if !is_made_by_builder(ledger, tenant, &entry)? {
             return Ok(None);
         }
@@ -62,15 +63,16 @@ pub fn ruled_subjects(
         state: Some(Name::parse("succeeded")?),
         ..Filter::default()
     };
-    subjects.extend(newest(ledger, tenant, &runs, limit, |entry| {
+    subjects.extend(newest(ledger, tenant, &runs, limit.saturating_add(1), |entry| {
         Ok(changed_by(&entry).map(|receipt| {
             let class = class_of(&receipt);
             ruled(entry, Some(Box::new(receipt)), class)
         }))
     })?);
     subjects.sort_by_key(|subject| std::cmp::Reverse(subject.entry.seq));
+    let has_more = subjects.len() > limit;
     subjects.truncate(limit);
-    Ok(subjects)
+    Ok((subjects, has_more))
 }
 
 /// The newest subjects among the entries that a filter lets through. A page may be short of entries before the log ends, so all

@@ -143,7 +143,15 @@ impl RemoteLog {
         limit: usize,
     ) -> Result<InboxPage, Failure> {
         let query = [("limit", Some(limit.to_string())), ("cursor", text(cursor))];
-        Ok(self.client.get(&["inbox"], &query)?.read()?)
+        let answer = self.client.get(&["inbox"], &query)?;
+        let page: InboxPage = answer.read()?;
+        // Pages that do not advance would have no end.
+        match page.next.as_deref().map(Cursor::parse).transpose()?.zip(cursor) {
+            Some((next, from)) if next.seq() >= from.seq() => {
+                Err(answer.refuse("its list does not advance").into())
+            }
+            _ => Ok(page),
+        }
     }
 
     pub(super) fn entry(&self, name: &str) -> Result<Option<StoredEntry>, Failure> {
