@@ -1,5 +1,6 @@
 //! Undoing a run: a separate run, that restores what was there, or says what is in the way (R34).
 
+use std::fs;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -84,6 +85,12 @@ fn what_later_changes_touched_is_not_undone_and_they_are_named() {
     let name = world.short(&second["receipt_id"]);
     assert!(said.contains(&format!("`a.txt` was changed by run `{name}`")), "{said}");
     assert!(!said.contains("`one`") && !said.contains("src/b.txt"), "{said}");
+    let receipt = format!(".crealeph/runs/{}/RECEIPT.json", second["receipt_id"].as_str().unwrap());
+    fs::rename(world.at(&receipt), world.outside().join("away")).unwrap();
+    let said = refused(&world, &first, &[]);
+    assert!(said.contains("by hand or by a run (receipts since then that were not read: 1)"), "{said}");
+    assert!(said.contains("undo the runs that changed them"), "{said}");
+    fs::rename(world.outside().join("away"), world.at(&receipt)).unwrap();
     done(&world, &undo(&world, &second, &[]));
     world.write("one", "by hand\n");
     let said = refused(&world, &first, &[]);

@@ -256,7 +256,7 @@ impl WorkError {
             WorkError::SecretInRequest { .. } => "refer to the secret by its name instead",
             WorkError::Overlap { .. } => "let one depend on the other",
             WorkError::NotHeld(_) => STATUS,
-            WorkError::InTheWay { step, paths, .. } => in_the_way(*step, paths),
+            WorkError::InTheWay { step, paths, .. } => return Some(Cow::Owned(in_the_way(*step, paths))),
             WorkError::StillHeld { .. } => "approve it again once that is resolved, or reject it",
             WorkError::PrivateInside(_) => "move it to `.crealeph`, or ignore it with `.gitignore`",
             WorkError::Robots { .. } => "run them separately",
@@ -271,24 +271,23 @@ pub(super) const STATUS: &str = "see `crealeph work status`";
 pub(super) const RUN_AGAIN: &str = "run its item again";
 
 /// What to do about files that are in the way.
-fn in_the_way(step: BlockedStep, paths: &[ChangedPath]) -> &'static str {
-    let is_by_runs = paths.iter().all(|path| !path.runs.is_empty());
-    match (step, is_by_runs) {
-        (BlockedStep::Approval, true) => {
-            "undo those runs with `crealeph work undo RUN`, newest first, then approve it again; or reject it"
+fn in_the_way(step: BlockedStep, paths: &[ChangedPath]) -> String {
+    let first = match step {
+        _ if paths.iter().all(|path| !path.runs.is_empty()) => {
+            "undo those runs with `crealeph work undo RUN`, newest first"
         }
-        (BlockedStep::Approval, false) => {
-            "restore the files to what they were, then approve it again; or reject it"
+        _ if paths.iter().any(|path| path.runs.is_empty() && path.unread_runs > 0) => {
+            "undo the runs that changed them with `crealeph work undo RUN`, newest first, or restore the files"
         }
-        (BlockedStep::Retry, true) => {
-            "undo those runs with `crealeph work undo RUN`, newest first, then retry; or run its item again"
-        }
-        (BlockedStep::Retry, false) => {
-            "restore the files to what they were, then retry; or run its item again"
-        }
-        (BlockedStep::Undo, true) => "undo those runs first with `crealeph work undo RUN`, newest first",
-        (BlockedStep::Undo, false) => "restore the files to what the run left, then undo it",
-    }
+        BlockedStep::Approval | BlockedStep::Retry => "restore the files to what they were",
+        BlockedStep::Undo => "restore the files to what the run left",
+    };
+    let then = match step {
+        BlockedStep::Approval => "approve it again; or reject it",
+        BlockedStep::Retry => "retry; or run its item again",
+        BlockedStep::Undo => "undo it",
+    };
+    format!("{first}, then {then}")
 }
 
 impl From<OutputOverlap> for WorkError {
