@@ -43,6 +43,8 @@ pub(crate) enum ServerFailure {
         "the server's statement differs from what it showed, so nothing is signed: it would change {what}"
     )]
     NotShown { what: &'static str },
+    #[error("found no run `{word}` on the server: {cut}")]
+    NotLookedAt { word: String, cut: String },
     #[error(transparent)]
     KnownLog(#[from] KnownLogError),
     #[error(transparent)]
@@ -63,6 +65,7 @@ impl ServerFailure {
             ServerFailure::NoServerForm(_) => "no_server_form",
             ServerFailure::Excluded(_) | ServerFailure::NotThere { .. } => "usage",
             ServerFailure::NotShown { .. } => "not_what_was_shown",
+            ServerFailure::NotLookedAt { .. } => "too_large",
             ServerFailure::KnownLog(KnownLogError::OtherLog { .. }) => "not_what_was_shown",
             ServerFailure::KnownLog(_) => "unreadable",
             ServerFailure::Webhook(error) => error.code(),
@@ -116,6 +119,7 @@ impl ServerFailure {
                 let path = path.display();
                 Some(format!("nothing is signed; if the ledger was replaced on purpose, remove `{path}`").into())
             }
+            ServerFailure::NotLookedAt { .. } => Some("give the whole id of the run".into()),
             ServerFailure::KnownLog(_) => None,
             ServerFailure::Webhook(error) => error.hint(),
         }

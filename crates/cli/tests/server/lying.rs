@@ -18,15 +18,18 @@ type Lie = Box<dyn Fn(String) -> String + Send>;
 type Garbage = fn(&mut TcpStream);
 
 /// Someone between a command and a server, who changes answers.
-struct Between {
-    url: String,
+pub(crate) struct Between {
+    pub(crate) url: String,
     /// The first lines of the requests.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Between {
     /// `lie` changes the body of an answer, by the first line of its request.
-    fn changing(server: &Client, lie: impl Fn(&str, String) -> String + Send + 'static) -> Between {
+    pub(crate) fn changing(
+        server: &Client,
+        lie: impl Fn(&str, String) -> String + Send + 'static,
+    ) -> Between {
         let server = Client(server.0);
         Between::start(move |head, body, stream, _| {
             let line = head.lines().next().unwrap().to_owned();
@@ -39,7 +42,7 @@ impl Between {
     }
 
     /// Answers by itself; the number of requests so far is known.
-    fn start(answer: impl Fn(&str, &[u8], &mut TcpStream, usize) + Send + 'static) -> Between {
+    pub(crate) fn start(answer: impl Fn(&str, &[u8], &mut TcpStream, usize) + Send + 'static) -> Between {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -82,7 +85,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> 
     Some((head.replacen("\r\n", "\r\nConnection: close\r\n", 1), body))
 }
 
-fn respond(stream: &mut TcpStream, status: &str, headers: &str, body: &str) {
+pub(crate) fn respond(stream: &mut TcpStream, status: &str, headers: &str, body: &str) {
     let length = body.len();
     let _ = write!(
         stream,
@@ -91,7 +94,7 @@ fn respond(stream: &mut TcpStream, status: &str, headers: &str, body: &str) {
 }
 
 /// A server in whose tenant `ana` may approve, also unattended, and the keys of a writer; ana's own key is elsewhere.
-fn with_people() -> (Asked, String, String) {
+pub(crate) fn with_people() -> (Asked, String, String) {
     let asked = Asked::new("");
     let scratch = &asked.server.scratch;
     let made = Command::new("ssh-keygen")

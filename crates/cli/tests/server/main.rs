@@ -16,6 +16,7 @@ mod asked_work;
 mod authenticator;
 mod builder;
 mod client;
+mod cuts;
 mod described;
 mod entries;
 mod events;

@@ -61,9 +61,9 @@ impl Logs {
                 let short = server.short(&run)?;
                 let mut place = 0;
                 let look = || {
-                    let RemoteOutput { records, next, has_more } = server.output(&run, place)?;
+                    let RemoteOutput { records, next, has_more, left_out } = server.output(&run, place)?;
                     place = next.unwrap_or(place);
-                    Ok(NewOutput { records, is_running: next.is_some(), has_more })
+                    Ok(NewOutput { records, is_running: next.is_some(), has_more, left_out })
                 };
                 self.print(&short, look, output)
             }
@@ -75,7 +75,7 @@ impl Logs {
                     // What is written before the run has ended is there when it has ended.
                     let is_running = reader.state_of(&run).map_err(WorkError::from)? == RunState::Running;
                     let records = log.read().map_err(WorkError::from)?;
-                    Ok(NewOutput { records, is_running, has_more: false })
+                    Ok(NewOutput { records, is_running, has_more: false, left_out: Vec::new() })
                 };
                 self.print(&short, look, output)
             }
@@ -92,8 +92,8 @@ impl Logs {
         let mut text = LogText { open: None, has_names: !self.agent && !self.tests };
         let mut is_empty = true;
         let is_json = self.wants_json() || output.is_json_named();
-        let is_running = loop {
-            let NewOutput { records, is_running, has_more } = look()?;
+        let (is_running, left_out) = loop {
+            let NewOutput { records, is_running, has_more, left_out } = look()?;
             for record in records.iter().filter(|record| self.is_wanted(record)) {
                 is_empty = false;
                 match is_json {
@@ -106,13 +106,15 @@ impl Logs {
                 continue;
             }
             if !self.follow || !is_running {
-                break is_running;
+                break (is_running, left_out);
             }
             std::thread::sleep(LOOK_AGAIN);
         };
         output.document(text.end())?;
         output.flush()?;
-        if is_empty {
+        if !left_out.is_empty() {
+            note!("this is not all of it: the report of run {run} left out {}", left_out.join(", "));
+        } else if is_empty {
             let so_far = if is_running { " so far" } else { ", or it was cleaned" };
             note!("run {run} printed nothing{so_far}");
         }
@@ -134,6 +136,8 @@ struct NewOutput {
     is_running: bool,
     /// There is more already.
     has_more: bool,
+    /// Files of it that are not here.
+    left_out: Vec<String>,
 }
 
 /// Records as lines of text.

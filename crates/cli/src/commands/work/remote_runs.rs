@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::place::{Place, RemoteLog, found};
-use crate::failure::Failure;
+use crate::failure::{Failure, ServerFailure};
 
 /// How many runs are looked at on the way to the one that a word means.
 const MAX_LOOKED_AT: usize = 10_000;
@@ -26,15 +26,30 @@ pub(super) struct RemoteRuns {
     remote: RemoteLog,
 }
 
+/// Runs without a receipt yet, in the server's own workspace; the server lists the newest.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OpenRows {
     runs: Vec<RunRow>,
+    has_more: bool,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct LogFiles {
     files: Vec<NamedText>,
+    left_out: Vec<String>,
+}
+
+/// The newest runs that are wanted.
+pub(super) struct NewestRuns {
+    pub(super) rows: Vec<RunRow>,
+    /// There may be more, which a greater limit shows.
+    pub(super) has_more: bool,
+    /// How many recorded runs were looked at, if older ones were not although fewer than wanted were found.
+    pub(super) looked_at: Option<usize>,
+    /// How many open runs the server lists, if it has more.
+    pub(super) open_listed: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +72,8 @@ pub(super) struct RemoteOutput {
     pub(super) next: Option<u64>,
     /// There is more already.
     pub(super) has_more: bool,
+    /// Files of the output that the server does not have.
+    pub(super) left_out: Vec<String>,
 }
 
 impl RemoteRuns {
@@ -76,37 +93,40 @@ impl RemoteRuns {
         format!("--server {} {rest}", self.remote.client.url())
     }
 
-    /// The newest runs that are wanted, at most this many, and whether there may be more.
+    fn open_rows(&self) -> Result<OpenRows, Failure> {
+        Ok(self.remote.client.get(&["work", "runs", "open"], &[])?.read()?)
+    }
+
+    /// The newest runs that are wanted, at most this many.
     pub(super) fn newest(
         &self,
         query: &[(&str, Option<String>)],
         limit: usize,
         is_wanted: impl Fn(&RunRow) -> bool,
-    ) -> Result<(Vec<RunRow>, bool), Failure> {
-        let OpenRows { runs: mut rows } = self.remote.client.get(&["work", "runs", "open"], &[])?.read()?;
+    ) -> Result<NewestRuns, Failure> {
+        let OpenRows { runs: mut rows, has_more } = self.open_rows()?;
+        let open_listed = has_more.then_some(rows.len());
         rows.retain(&is_wanted);
         let (mut logged, mut cursor, mut looked_at) = (Vec::new(), None, 0);
+        let mut count = PAGE_ROWS.min(limit.saturating_add(1));
         loop {
-            let page = self.remote.page(
-                (&["work", "runs"], "runs"),
-                query,
-                cursor,
-                PAGE_ROWS.min(limit.saturating_add(1)),
-            )?;
-            let (listed, next): (Vec<RunRow>, _) = page;
+            let (listed, next): (Vec<RunRow>, _) =
+                self.remote.page((&["work", "runs"], "runs"), query, cursor, count)?;
             looked_at += listed.len();
             logged.extend(listed.into_iter().filter(&is_wanted));
-            cursor = next;
+            (cursor, count) = (next, PAGE_ROWS.min(MAX_LOOKED_AT.saturating_sub(looked_at)));
             if cursor.is_none() || logged.len() > limit || looked_at >= MAX_LOOKED_AT {
                 break;
             }
         }
+        logged.truncate(limit.saturating_add(1));
         self.shorten(&mut logged)?;
         rows.extend(logged);
         rows.sort_by_key(|row| std::cmp::Reverse(Instant::parse(&row.started_at).ok()));
-        let has_more = rows.len() > limit || cursor.is_some();
+        let looked_at = (cursor.is_some() && rows.len() < limit).then_some(looked_at);
+        let has_more = rows.len() > limit || (cursor.is_some() && looked_at.is_none());
         rows.truncate(limit);
-        Ok((rows, has_more))
+        Ok(NewestRuns { rows, has_more, looked_at, open_listed })
     }
 
     /// Gives runs of the ledger the shortest starts that only they have there.
@@ -141,37 +161,38 @@ impl RemoteRuns {
     /// The run that a word means, as in a workspace. Without a word, the newest.
     pub(super) fn find(&self, word: Option<&str>) -> Result<Uuid, Failure> {
         let word = word.unwrap_or("@");
-        let unknown = || WorkError::from(RunsError::Unknown(word.to_owned()));
         match IdWord::read(word) {
             // Merges of a level are not counted.
             IdWord::Recent(newer) => {
-                let (rows, _) = self.newest(&[], newer + 1, |row| row.item.is_some())?;
-                let missing = if rows.is_empty() { RunsError::NoneYet } else { RunsError::OnlyOne };
-                Ok(rows.get(newer).map(|row| row.run).ok_or_else(|| WorkError::from(missing))?)
+                let newest = self.newest(&[], newer + 1, |row| row.item.is_some())?;
+                let missing = if newest.rows.is_empty() { RunsError::NoneYet } else { RunsError::OnlyOne };
+                newest.nth(newer, word, missing)
             }
             IdWord::Start(start) => match Uuid::parse(start) {
                 Some(run) => Ok(run),
-                None => Ok(self.find_start(start)?.ok_or_else(unknown)?),
+                None => self.find_start(start),
             },
         }
     }
 
     /// The run whose id starts so, else the newest run of the item.
-    fn find_start(&self, start: &str) -> Result<Option<Uuid>, Failure> {
+    fn find_start(&self, start: &str) -> Result<Uuid, Failure> {
         let mut runs = Vec::new();
         for kind in RECEIPTS {
             runs.extend(self.remote.find_ids(kind, &[start])?.into_iter().filter_map(|found| found.id));
         }
-        let OpenRows { runs: open } = self.remote.client.get(&["work", "runs", "open"], &[])?.read()?;
-        runs.extend(open.iter().map(|row| row.run.to_string()).filter(|run| run.starts_with(start)));
+        runs.extend(
+            self.open_rows()?.runs.iter().map(|row| row.run.to_string()).filter(|run| run.starts_with(start)),
+        );
         runs.retain(|run| Uuid::parse(run).is_some() && !start.is_empty());
         runs.sort();
         runs.dedup();
-        match one_id(start, runs).map_err(RunsError::from).map_err(WorkError::from)? {
-            Some(run) => Ok(Uuid::parse(&run)),
+        let one = one_id(start, runs).map_err(RunsError::from).map_err(WorkError::from)?;
+        match one.as_deref().and_then(Uuid::parse) {
+            Some(run) => Ok(run),
             None => {
-                let (rows, _) = self.newest(&[], 1, |row| row.item.as_deref() == Some(start))?;
-                Ok(rows.first().map(|row| row.run))
+                let newest = self.newest(&[], 1, |row| row.item.as_deref() == Some(start))?;
+                newest.nth(0, start, RunsError::Unknown(start.to_owned()))
             }
         }
     }
@@ -213,9 +234,11 @@ impl RemoteRuns {
         let path = ["work", "runs", &id, "output"];
         let answer = match self.remote.client.get(&path, &[("after", Some(after.to_string()))]) {
             Err(ClientError::Refused(why)) if why.code == "not_here" => {
-                let LogFiles { files } = self.part(run, &["logs"])?.read()?;
+                let LogFiles { files, mut left_out } = self.part(run, &["logs"])?.read()?;
+                left_out.retain(|name| name.ends_with(".log"));
                 let files = files.iter().map(|file| (file.name.as_str(), file.text.as_str()));
-                return Ok(RemoteOutput { records: log_records(files), next: None, has_more: false });
+                let records = log_records(files);
+                return Ok(RemoteOutput { records, next: None, has_more: false, left_out });
             }
             answer => known(run, answer)?,
         };
@@ -224,12 +247,36 @@ impl RemoteRuns {
         if has_more && next <= after {
             return Err(answer.refuse("its output does not advance").into());
         }
-        Ok(RemoteOutput { records, next: (is_running || has_more).then_some(next), has_more })
+        let next = (is_running || has_more).then_some(next);
+        Ok(RemoteOutput { records, next, has_more, left_out: Vec::new() })
     }
 
     fn part(&self, run: &Uuid, rest: &[&str]) -> Result<ServerAnswer, Failure> {
         let id = run.to_string();
         known(run, self.remote.client.get(&[&["work", "runs", &id], rest].concat(), &[]))
+    }
+}
+
+impl NewestRuns {
+    /// The run with this many newer ones; `missing` if there is none and every run was looked at.
+    fn nth(&self, newer: usize, word: &str, missing: RunsError) -> Result<Uuid, Failure> {
+        if let Some(row) = self.rows.get(newer) {
+            return Ok(row.run);
+        }
+        match self.stated_cut() {
+            Some(cut) => Err(ServerFailure::NotLookedAt { word: word.to_owned(), cut }.into()),
+            None => Err(WorkError::from(missing).into()),
+        }
+    }
+
+    /// What was not looked at, in words; nothing if every run was, or enough were found.
+    pub(super) fn stated_cut(&self) -> Option<String> {
+        let recorded = self.looked_at.map(|count| format!("only the newest {count} recorded runs"));
+        let open = self.open_listed.map(|count| format!("only the newest {count} open runs"));
+        match (recorded, open) {
+            (Some(recorded), Some(open)) => Some(format!("{recorded} and {open} were looked at")),
+            (one, other) => one.or(other).map(|one| format!("{one} were looked at")),
+        }
     }
 }
 

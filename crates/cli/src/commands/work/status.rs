@@ -100,6 +100,9 @@ impl Status {
             }
             LeftOut::Unknown => note!("older ones left out; see them with a greater --limit"),
         }
+        if let Some(cut) = listed.cut {
+            note!("there may be more: {cut}");
+        }
         Ok(CommandOutcome::Good)
     }
 
@@ -121,11 +124,11 @@ impl Status {
                     && self.agent.as_ref().is_none_or(|agent| row.agent.as_ref() == Some(agent))
                     && since.is_none_or(|since| Instant::parse(&row.started_at).is_ok_and(|at| at >= since))
             };
-            let (rows, has_more) = server.newest(&query, limit, is_wanted)?;
+            let newest = server.newest(&query, limit, is_wanted)?;
             let is_empty =
-                rows.is_empty() && self.status.is_empty() && self.agent.is_none() && since.is_none();
-            let left = if has_more { LeftOut::Unknown } else { LeftOut::Runs(0) };
-            return Ok(ListedRuns { rows, left, is_empty });
+                newest.rows.is_empty() && self.status.is_empty() && self.agent.is_none() && since.is_none();
+            let left = if newest.has_more { LeftOut::Unknown } else { LeftOut::Runs(0) };
+            return Ok(ListedRuns { cut: newest.stated_cut(), rows: newest.rows, left, is_empty });
         }
         let reader = open(&self.workspace)?;
         let is_wanted = |summary: &RunSummary| {
@@ -137,7 +140,7 @@ impl Status {
         let shown: Vec<RunSummary> = wanted.by_ref().take(limit).collect();
         let left = LeftOut::Runs(wanted.count());
         let rows = shown.iter().map(|summary| workspace_row(&reader, summary)).collect::<Result<_, _>>()?;
-        Ok(ListedRuns { rows, left, is_empty: reader.count() == 0 })
+        Ok(ListedRuns { rows, left, cut: None, is_empty: reader.count() == 0 })
     }
 
     /// How a ledger records all requested statuses; absent if in different ways.
@@ -165,7 +168,7 @@ impl Status {
             let mut drawing = Drawing::new();
             // The last line says how many more there are.
             let limit = self.limit.min(drawing.rows_left().saturating_sub(1));
-            let ListedRuns { rows, left, .. } = self.select(server.as_ref(), limit)?;
+            let ListedRuns { rows, left, cut, .. } = self.select(server.as_ref(), limit)?;
             for line in &laid_out_runs(&rows, drawing.columns()) {
                 drawing.state_line(&line.before, &line.status, &line.after);
             }
@@ -173,7 +176,8 @@ impl Status {
                 LeftOut::Runs(count) => format!("{count} more"),
                 LeftOut::Unknown => "and more".to_owned(),
             };
-            drawing.line(&format!("{} runs, {more}; Ctrl-C ends this", rows.len()));
+            let cut = cut.map_or_else(String::new, |cut| format!(", {cut}"));
+            drawing.line(&format!("{} runs, {more}{cut}; Ctrl-C ends this", rows.len()));
             drawing.show();
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -184,6 +188,8 @@ impl Status {
 struct ListedRuns {
     rows: Vec<RunRow>,
     left: LeftOut,
+    /// What was not looked at, in words.
+    cut: Option<String>,
     /// There are none at all.
     is_empty: bool,
 }
