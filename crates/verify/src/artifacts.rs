@@ -73,7 +73,7 @@ pub fn check_folder_artifacts<E: From<Finding>>(
 /// The first problem; or why a content cannot be read.
 pub fn check_stored_artifacts<E: From<Finding>>(
     verified: &VerifiedReceipt,
-    mut load: impl FnMut(&Blake3) -> Option<String>,
+    mut load: impl FnMut(&Blake3) -> Result<Option<String>, E>,
     mut digests_of: impl FnMut(&Blake3) -> Result<Option<ContentDigests>, E>,
 ) -> Result<ArtifactCheck, E> {
     let receipt = &verified.receipt;
@@ -81,9 +81,19 @@ pub fn check_stored_artifacts<E: From<Finding>>(
         return Ok(ArtifactCheck::NoArtifacts);
     }
     // One of them may have been cleaned away while the other also belongs to a newer run.
-    let mut stored = |hash: &Blake3| match read_state(hash, &mut load) {
-        Err(finding) if finding.kind == FindingKind::Missing => Ok(None),
-        state => state.map(Some),
+    let mut stored = |hash: &Blake3| {
+        let mut stopped = None;
+        let state = read_state(hash, |hash| {
+            load(hash).unwrap_or_else(|stop| {
+                stopped = Some(stop);
+                None
+            })
+        });
+        match (stopped, state) {
+            (Some(stop), _) => Err(stop),
+            (None, Err(finding)) if finding.kind == FindingKind::Missing => Ok(None),
+            (None, state) => Ok(Some(state?)),
+        }
     };
     let (Some(before), Some(after)) = (stored(&receipt.before_hash)?, stored(&receipt.after_hash)?) else {
         return Ok(ArtifactCheck::Unchecked);

@@ -69,6 +69,29 @@ fn what_was_changed_is_named() {
     assert!(world.verify(&[run]).1["message"].as_str().unwrap().contains("canonical"));
 }
 
+/// A stored state that is there and cannot be read is not one that was never stored.
+#[test]
+fn a_stored_state_that_cannot_be_read_is_not_taken_as_absent() {
+    let mut world = World::new();
+    let (folder, sealed) = world.run(change_some);
+    let run = folder.to_str().unwrap();
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, reply["filesCheckedAgainst"].as_str()), (0, Some("states")), "{reply}");
+    let states = folder.parent().unwrap().parent().unwrap().join("states");
+    let state = states.join(sealed.receipt.after_hash.to_string());
+    replace(&state, b"\xff");
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, reply["kind"].as_str()), (1, Some("changed")), "{reply}");
+    assert!(reply["message"].as_str().unwrap().contains("is not one"), "{reply}");
+    fs::remove_file(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, &reply["error"]["code"]), (2, &serde_json::json!("unreadable")), "{reply}");
+    fs::remove_dir(&state).unwrap();
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, reply["filesCheckedAgainst"].as_str()), (0, Some("unchecked")), "{reply}");
+}
+
 #[test]
 fn only_a_key_that_is_known_counts() {
     let (mut world, mut other) = (World::new(), World::new());

@@ -119,7 +119,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, InputFailure> {
 }
 
 /// Reads a file that is one: not a link, a pipe or a device.
-fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>, InputFailure> {
+pub(super) fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>, InputFailure> {
     let unreadable = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::NotFound => InputFailure::NotFound(path.to_owned()),
         _ => InputFailure::Unreadable { path: path.to_owned(), source },

@@ -20,7 +20,7 @@ use crealeph_verify::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::evidence::{ReceiptBytes, Stop, check_folder, read_receipt_bytes, verifier_keys};
+use super::evidence::{ReceiptBytes, Stop, check_folder, read, read_receipt_bytes, verifier_keys};
 use super::key::control;
 use super::named_run::named_folder;
 use super::remote_runs::{RecordedDocuments, RemoteRuns};
@@ -30,7 +30,7 @@ use crate::commands::{CommandOutcome, tell_finding};
 use crate::failure::{ArgumentFailure, Failure, InputFailure, ServerFailure, WorkFailure};
 use crate::output::{Output, embedded, note};
 
-const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+const MAX_MANIFEST_BYTES: usize = 1 << 30;
 const MAX_RUNS: usize = 1_000_000;
 
 const EXAMPLES: &str = "\
@@ -180,7 +180,7 @@ impl Verify {
         check_folder_name(&verified, &run.to_string())?;
         let artifacts = match &self.files {
             Some(files) => check_folder_artifacts(&verified, |path| digests_at(&files.join(path)))?,
-            None => check_stored_artifacts(&verified, |_| None, |_| Ok::<_, Stop>(None))?,
+            None => check_stored_artifacts(&verified, |_| Ok(None), |_| Ok::<_, Stop>(None))?,
         };
         Ok(Checked { verified, chain: None, artifacts, beside: RunFiles::default() })
     }
@@ -226,12 +226,14 @@ fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<ArtifactChe
     let places = [Some(folder), folder.parent().and_then(Path::parent)];
     let store = places.into_iter().flatten().find(|place| place.join("states").is_dir());
     let manifest = |hash: &Blake3| {
-        let path = store?.join("states").join(hash.to_string());
-        let mut text = String::new();
-        // A pipe in its place would never end.
-        let file =
-            File::open(&path).ok().filter(|_| fs::symlink_metadata(&path).is_ok_and(|it| it.is_file()))?;
-        file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).ok().map(|_| text)
+        let Some(store) = store else { return Ok(None) };
+        let bytes = match read(&store.join("states").join(hash.to_string()), MAX_MANIFEST_BYTES) {
+            Err(InputFailure::NotFound(_)) => return Ok(None),
+            read => read?,
+        };
+        let what = format!("the manifest of the state {hash} is not one");
+        let changed = |_| Finding { kind: FindingKind::Changed, seq: None, what };
+        Ok(Some(String::from_utf8(bytes).map_err(changed)?))
     };
     let content = |hash: &Blake3| {
         let name = hash.to_string();
