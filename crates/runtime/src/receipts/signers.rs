@@ -18,7 +18,7 @@ use crate::grants::{MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, gran
 use crate::work::receipt::NAME_PREFIX;
 
 /// How many signers a tenant can have enrolled, revoked ones too: a report is checked with all that count.
-pub(super) const MAX_SIGNERS: usize = 10_000;
+const MAX_SIGNERS: usize = 10_000;
 /// How many entries are read at a time.
 const PAGE_ENTRIES: usize = 100;
 
@@ -245,7 +245,8 @@ pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLo
                 let page = view.list(&filter, Order::OldestFirst, cursor, PAGE_ENTRIES)?;
                 entries.extend(page.entries.iter().map(StoredEntry::to_entry));
                 cursor = page.next;
-                if cursor.is_none() || entries.len() > 2 * MAX_SIGNERS {
+                // To the end: without its revocation, a revoked key would count.
+                if cursor.is_none() {
                     break;
                 }
             }
@@ -304,5 +305,45 @@ fn append(
     match ledger.append_as(tenant, vec![(None, draft)]) {
         Err(error) if is_overtaken(&error) => Ok(()),
         written => Ok(written.map(drop)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use crealeph_ledger::{LedgerOptions, Location};
+
+    use super::*;
+    use crate::work::receipt::Signer;
+
+    /// Whoever may write to the ledger file cannot hide a revocation behind entries that enrol and revoke no one.
+    #[test]
+    fn a_revocation_counts_however_many_entries_are_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger =
+            Ledger::init(&Location::File(folder.path().join("ledger.db")), LedgerOptions::default()).unwrap();
+        let tenant = TenantId::parse("t").unwrap();
+        let fill = |kind: Literal, state: Literal, count: usize| {
+            let draft = |number: usize| {
+                let key = format!("{}/none-{}-{number}", kind.as_str(), state.as_str());
+                (None, grant_draft(kind, state, JsonObject::empty(), &key).unwrap())
+            };
+            for start in (0..count).step_by(500) {
+                let batch = (start..count.min(start + 500)).map(draft).collect();
+                ledger.append_as(&tenant, batch).unwrap();
+            }
+        };
+        fill(SIGNER_ENROLMENT, Literal::new("enrolled"), MAX_SIGNERS - 1);
+        let control = folder.path().join(".crealeph");
+        std::fs::create_dir(&control).unwrap();
+        let signer = Signer::open(&control, &folder.path().join("keys")).unwrap();
+        let key = Text::new(signer.verifier_keys().first().unwrap()).unwrap();
+        let added = add_signer(&ledger, &tenant, SignerRequest { key, label: None }).unwrap();
+        let is_known = || signer_log(&ledger, &tenant).unwrap().0.keys().count() == 1;
+        assert!(is_known());
+        fill(SIGNER_ENROLMENT, Literal::new("again"), MAX_SIGNERS + 1);
+        fill(SIGNER_REVOCATION, Literal::new("revoked"), 2 * PAGE_ENTRIES);
+        revoke_signer(&ledger, &tenant, &Blake3::parse(&added.signer_id).unwrap(), None).unwrap();
+        assert!(!is_known(), "a revoked key counts");
     }
 }
