@@ -6,6 +6,7 @@ mod account;
 pub mod agents;
 pub mod approvals;
 pub mod backtest;
+mod bounded_read;
 pub mod builder;
 pub mod client;
 pub mod configuration;

@@ -45,6 +45,12 @@ pub enum TlsError {
         /// Why.
         source: std::io::Error,
     },
+    /// A file is longer than any certificate or key.
+    #[error("`{}` is longer than the limit of {MAX_FILE_BYTES} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file holds something else.
     #[error("`{}` has no {what}: {reason}", path.display())]
     Unusable {
@@ -179,6 +185,9 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, Metadata), TlsError> {
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok((bytes, metadata))
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() as u64 <= MAX_FILE_BYTES {
+        true => Ok((bytes, metadata)),
+        false => Err(TlsError::TooLarge { path: path.to_owned() }),
+    }
 }

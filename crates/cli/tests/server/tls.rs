@@ -111,6 +111,12 @@ fn an_address_that_others_reach_needs_tls_whose_key_is_private() {
     refused(&["--listen", "0.0.0.0:0"], "unprotected_address", "--tls-cert");
     refused(&["--tls-cert", "server.pem"], "", "--tls-key");
     refused(&["--tls-cert", "server.pem", "--tls-key", "other.key"], "bad_certificate", "together");
+    scratch.write("long.pem", &(scratch.read("server.pem") + &"#".repeat(1 << 20)));
+    refused(
+        &["--tls-cert", "long.pem", "--tls-key", "other.key"],
+        "bad_certificate",
+        "longer than the limit",
+    );
     refused(&["--tls-cert", "absent.pem", "--tls-key", "other.key"], "bad_certificate", "absent.pem");
     refused(&["--tls-cert", "server.key", "--tls-key", "server.key"], "bad_certificate", "no certificate");
     protect(&scratch, "server.key", "644");

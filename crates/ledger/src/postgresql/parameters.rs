@@ -164,7 +164,10 @@ fn section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {
 
 fn read(file: &Path) -> Result<Option<String>, String> {
     let mut text = String::new();
-    match File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)) {
+    match File::open(file).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)) {
+        Ok(bytes) if bytes as u64 > MAX_FILE_BYTES => {
+            Err(format!("`{}` is longer than the limit of {MAX_FILE_BYTES} bytes", file.display()))
+        }
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("`{}` cannot be read: {error}", file.display())),
@@ -225,5 +228,13 @@ mod tests {
         assert!(config("postgres:///x?service=c", &[at_home]).unwrap_err().contains("`c`"));
         std::fs::set_permissions(path(".pgpass"), std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(config("postgres://bob@localhost/x", &[at_home]).unwrap_err().contains("chmod 600"));
+        let too_long = "# no password\n".repeat(MAX_FILE_BYTES as usize / 14 + 1);
+        for (file, url) in
+            [(".pgpass", "postgres://bob@localhost/x"), (".pg_service.conf", "postgres:///x?service=a")]
+        {
+            write(file, &too_long);
+            let said = config(url, &[at_home]).unwrap_err();
+            assert!(said.contains(file) && said.contains("longer than the limit"), "{said}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use super::NoAnswer;
 use super::config::{Bounds, SecretHeader, SecretSource, Via};
 use super::socket::{self, Later, Reach};
+use crate::bounded_read::read_whole;
 
 /// How often someone who waits to ask again looks whether to stop waiting.
 const LOOK: Duration = Duration::from_millis(20);
@@ -201,9 +202,8 @@ fn wait_of(text: &str, now: SystemTime) -> Option<Duration> {
 pub(crate) fn certificates(file: &Path) -> Result<RootCerts, String> {
     let shown = file.display();
     let unreadable = |error| format!("cannot read the certificates in `{shown}`: {error}");
-    let mut text = Vec::new();
     let opened = std::fs::File::open(file).map_err(unreadable)?;
-    opened.take(MAX_CERTIFICATE_BYTES).read_to_end(&mut text).map_err(unreadable)?;
+    let text = read_whole(opened, MAX_CERTIFICATE_BYTES).map_err(unreadable)?;
     let items = parse_pem(&text).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
         Ok(_) => None,
@@ -226,9 +226,7 @@ fn secret(name: &str, header: &SecretHeader) -> Result<(HeaderValue, Vec<u8>), S
         SecretSource::File(path) => {
             let unreadable = |error| format!("cannot read the secret in `{}`: {error}", path.display());
             let file = std::fs::File::open(path).map_err(unreadable)?;
-            let mut bytes = Vec::new();
-            file.take(MAX_SECRET_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
-            bytes.trim_ascii_end().to_vec()
+            read_whole(file, MAX_SECRET_BYTES).map_err(unreadable)?.trim_ascii_end().to_vec()
         }
     };
     if secret.len() < crealeph_sandbox::Secret::MIN_BYTES {
@@ -249,6 +247,21 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+
+    #[test]
+    fn a_secret_or_certificate_file_over_its_limit_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let header = SecretHeader { prefix: String::new(), from: SecretSource::File(file.clone()) };
+        std::fs::write(&file, "s".repeat(MAX_SECRET_BYTES as usize)).unwrap();
+        assert_eq!(secret("A", &header).unwrap().1.len() as u64, MAX_SECRET_BYTES);
+        std::fs::write(&file, "s".repeat(MAX_SECRET_BYTES as usize + 1)).unwrap();
+        let said = secret("A", &header).unwrap_err();
+        assert!(said.contains("file`: it is longer than the limit of 65536 bytes"), "{said}");
+        std::fs::write(&file, " ".repeat(MAX_CERTIFICATE_BYTES as usize + 1)).unwrap();
+        let said = certificates(&file).unwrap_err();
+        assert!(said.contains("longer than the limit of 4194304 bytes"), "{said}");
+    }
 
     #[test]
     fn a_server_says_how_long_to_wait_in_seconds_or_by_a_date() {

@@ -2,7 +2,7 @@
 //! path. Refuses a folder or file that is someone else's or that others can write to.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::grants::GrantSet;
+use crate::bounded_read::read_whole;
 
 const FOLDER: &str = "trust";
 const VERSION: u32 = 1;
@@ -35,6 +36,9 @@ pub enum TrustStoreError {
         /// Why not.
         source: io::Error,
     },
+    /// There are more records than are listed.
+    #[error("`{}` has more than {MAX_LISTED} files; remove records of configurations that are gone", .0.display())]
+    TooMany(PathBuf),
 }
 
 /// What was accepted of one configuration.
@@ -100,14 +104,17 @@ impl TrustStore {
         }
     }
 
-    /// Everything that was accepted, by path; at most a hundred thousand.
+    /// Everything that was accepted, by path.
     ///
     /// # Errors
-    /// When a record cannot be read.
+    /// When a record cannot be read, or there are more than a hundred thousand.
     pub fn all(&self) -> Result<Vec<Accepted>, TrustStoreError> {
         let failed = |source| TrustStoreError::Record { path: self.folder.clone(), source };
         let mut all = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed)?.take(MAX_LISTED) {
+        for (count, entry) in fs::read_dir(&self.folder).map_err(failed)?.enumerate() {
+            if count >= MAX_LISTED {
+                return Err(TrustStoreError::TooMany(self.folder.clone()));
+            }
             let path = entry.map_err(failed)?.path();
             if path.extension().is_some_and(|extension| extension == "json") {
                 all.extend(read(&path)?);
@@ -140,8 +147,7 @@ fn read(path: &Path) -> Result<Option<Accepted>, TrustStoreError> {
         let (path, mode) = (path.to_owned(), metadata.mode() & 0o777);
         return Err(OwnershipError::Writable { path, mode }.into());
     }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = read_whole(file, MAX_BYTES).map_err(failed)?;
     let accepted: Accepted = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
     match accepted.version == VERSION {
         true => Ok(Some(accepted)),
@@ -170,5 +176,19 @@ mod tests {
         assert!(store.accepted(path).unwrap_err().to_string().contains("others may write"));
         assert!(store.revoke(path).unwrap() && !store.revoke(path).unwrap());
         assert_eq!(store.all().unwrap(), []);
+    }
+
+    #[test]
+    fn a_record_over_the_limit_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TrustStore::open(&folder.path().join("state")).unwrap();
+        let path = Path::new("/project/crealeph.toml");
+        store.accept(path, &GrantSet::default()).unwrap();
+        let record = store.record(path);
+        let text = fs::read_to_string(&record).unwrap();
+        fs::write(&record, text + &" ".repeat(MAX_BYTES as usize)).unwrap();
+        let error = store.accepted(path).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(cause.as_deref(), Some("it is longer than the limit of 16777216 bytes"));
     }
 }
