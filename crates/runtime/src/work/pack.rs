@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crealeph_contracts::capsule_record::{
@@ -75,7 +75,8 @@ pub(super) fn keep(
     if files > bounds.max_files || bytes > bounds.max_bytes {
         return left_out(format!("its change has {files} files and {bytes} bytes; {}", said(bounds)));
     }
-    match pack(&record(evidence, own), own, work.workspace.store()) {
+    let packed = record(evidence, own).and_then(|record| pack(&record, own, work.workspace.store()));
+    match packed {
         Ok(packed) => (CapsuleState::Kept, Some(RunFile::new(CAPSULE_FILE, packed))),
         Err(why) => left_out(format!("its change could not be kept: {why}")),
     }
@@ -93,10 +94,10 @@ fn content_bytes(change: &Change) -> u64 {
     }
 }
 
-fn record(evidence: &RunEvidence, own: &[Change]) -> CapsuleRecord {
+fn record(evidence: &RunEvidence, own: &[Change]) -> Result<CapsuleRecord, String> {
     let RunEvidence { identity, agent, .. } = evidence;
     let amount = |value: Option<f64>| value.and_then(Amount::new);
-    CapsuleRecord {
+    Ok(CapsuleRecord {
         format: CapsuleFormat::V1,
         run: identity.id,
         agent: identity.request.agent.as_str().into(),
@@ -107,7 +108,7 @@ fn record(evidence: &RunEvidence, own: &[Change]) -> CapsuleRecord {
         work_item: identity.item.clone(),
         robot: identity.request.robot.clone(),
         hold: identity.request.is_held,
-        branch: identity.request.branch.as_ref().and_then(branch),
+        branch: identity.request.branch.as_ref().map(branch).transpose()?,
         tool_trace: agent.trace.calls.iter().cloned().collect(),
         tool_ops: count(agent.trace.count),
         tokens_used: amount(agent.trace.tokens),
@@ -117,14 +118,20 @@ fn record(evidence: &RunEvidence, own: &[Change]) -> CapsuleRecord {
         connections: agent.connections.iter().cloned().collect(),
         connections_left_off: Count::new(agent.connections_left_off).filter(|more| more.get() > 0),
         changes: own.iter().map(packed_change).collect(),
-    }
+    })
 }
 
-fn branch(held: &HeldBranch) -> Option<CapsuleBranch> {
-    Some(CapsuleBranch {
-        name: Text::new(&held.name)?,
-        tip: GitHash::parse(&held.tip)?,
-        repository: held.repository.as_ref().and_then(|path| Text::new(path.to_str()?)),
+/// The branch to keep: without it, the change would go to the tree when it is tried again.
+fn branch(held: &HeldBranch) -> Result<CapsuleBranch, String> {
+    let HeldBranch { name, tip, repository } = held;
+    let no = |what: &str| format!("{what} of the branch `{name}` cannot be recorded");
+    let text = |path: &PathBuf| {
+        path.to_str().and_then(Text::new).ok_or_else(|| no(&format!("the repository `{}`", path.display())))
+    };
+    Ok(CapsuleBranch {
+        name: Text::new(name).ok_or_else(|| no("the name"))?,
+        tip: GitHash::parse(tip).ok_or_else(|| no(&format!("the commit `{tip}`")))?,
+        repository: repository.as_ref().map(text).transpose()?,
     })
 }
 
@@ -319,6 +326,24 @@ mod tests {
             (Some("same".into()), Some("same".into()), Some(String::new()))
         );
         assert!(!folder.path().join("b/c").exists());
+    }
+
+    #[test]
+    fn a_branch_that_cannot_be_recorded_is_an_error_and_not_the_tree() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let held = |tip: &str, repository: &[u8]| HeldBranch {
+            name: "fixes".to_owned(),
+            tip: tip.to_owned(),
+            repository: Some(std::ffi::OsString::from_vec(repository.to_vec()).into()),
+        };
+        let tip = "a".repeat(40);
+        assert_eq!(branch(&held(&tip, b"/w/.git")).unwrap().name.as_str(), "fixes");
+        let said = |held: &HeldBranch| branch(held).unwrap_err();
+        assert_eq!(
+            said(&held("short", b"/w/.git")),
+            "the commit `short` of the branch `fixes` cannot be recorded"
+        );
+        assert!(said(&held(&tip, b"/\xff/.git")).contains("of the branch `fixes` cannot be recorded"));
     }
 
     #[test]
