@@ -155,15 +155,23 @@ fn holds(key: &PersonKey) -> Result<bool, Failure> {
 
 /// The keys of the agent that can sign for people.
 fn agent_keys() -> Result<Vec<PersonKey>, SigningFailure> {
-    let answer = ask_agent(&[REQUEST_IDENTITIES], LIST_TIME)?;
-    let mut rest = WireReader(&answer);
+    listed_keys(&ask_agent(&[REQUEST_IDENTITIES], LIST_TIME)?)
+}
+
+fn listed_keys(answer: &[u8]) -> Result<Vec<PersonKey>, SigningFailure> {
+    let mut rest = WireReader(answer);
     let broken = || SigningFailure::Agent("its list of keys is broken".to_owned());
     if rest.byte() != Some(IDENTITIES_ANSWER) {
         return Err(SigningFailure::Agent("it does not list its keys".to_owned()));
     }
     let count = rest.number().ok_or_else(broken)?;
+    if count > MAX_IDENTITIES {
+        return Err(SigningFailure::Agent(format!(
+            "it lists {count} keys, and the limit is {MAX_IDENTITIES}"
+        )));
+    }
     let mut keys = Vec::new();
-    for _ in 0..count.min(MAX_IDENTITIES) {
+    for _ in 0..count {
         let blob = rest.string().ok_or_else(broken)?;
         let _comment = rest.string().ok_or_else(broken)?;
         keys.extend(PersonKey::from_bytes(blob).ok());
@@ -244,5 +252,16 @@ mod tests {
         let mut rest = WireReader(&[1, 0, 0, 0, 2, b'a', b'b', 0, 0, 0, 9, b'c']);
         assert_eq!((rest.byte(), rest.string(), rest.string()), (Some(1), Some(&b"ab"[..]), None));
         assert_eq!(WireReader(&[0, 0, 0]).number(), None);
+    }
+
+    #[test]
+    fn an_agent_with_more_keys_than_are_read_is_an_error() {
+        let listed = |count: u32| {
+            let empty = [0; 8].repeat(count as usize);
+            listed_keys(&[&[IDENTITIES_ANSWER][..], &count.to_be_bytes(), &empty].concat())
+        };
+        assert_eq!(listed(MAX_IDENTITIES).unwrap(), []);
+        let said = listed(MAX_IDENTITIES + 1).unwrap_err().to_string();
+        assert!(said.contains("it lists 1001 keys, and the limit is 1000"), "{said}");
     }
 }

@@ -82,8 +82,8 @@ pub(super) struct Hide {
 
 impl Hide {
     /// The glob that hides a path, or a folder that it is in.
-    pub(super) fn covering<'h>(&'h self, path: &str) -> Option<&'h str> {
-        let folders = Path::new(path).ancestors().filter(|folder| *folder != Path::new(""));
+    pub(super) fn covering(&self, path: impl AsRef<Path>) -> Option<&str> {
+        let folders = path.as_ref().ancestors().filter(|folder| *folder != Path::new(""));
         let matched = folders.filter_map(|folder| self.globs.matches(folder).into_iter().next()).next()?;
         self.written.get(matched).map(String::as_str)
     }

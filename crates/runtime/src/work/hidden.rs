@@ -93,12 +93,13 @@ impl HiddenPaths {
 
     /// What a statement says of it: what `hide` names, since the rest is no one's but the program's own.
     pub(super) fn facts(&self, hide: &Hide) -> HiddenFacts {
-        let all =
-            self.paths.iter().filter_map(|path| path.to_str()).filter(|path| hide.covering(path).is_some());
-        let all: Vec<&str> = all.collect();
-        let left_off = all.len().saturating_sub(MAX_STATED) as u64;
+        let all: Vec<&PathBuf> = self.paths.iter().filter(|path| hide.covering(path).is_some()).collect();
+        // A path that is not UTF-8 cannot be named, and counts.
+        let named: Vec<Text> =
+            all.iter().filter_map(|path| Text::new(path.to_str()?)).take(MAX_STATED).collect();
+        let left_off = (all.len() - named.len()) as u64;
         HiddenFacts {
-            paths: all.into_iter().take(MAX_STATED).filter_map(Text::new).collect(),
+            paths: named.into_iter().collect(),
             left_off: Count::new(left_off).filter(|count| count.get() > 0),
         }
     }
@@ -170,4 +171,25 @@ fn blob_at(path: &Path) -> Option<GitHash> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MAX_COMPARED_BYTES + 1).read_to_end(&mut bytes).ok()?;
     Some(ContentDigests::of(&bytes).git_blob)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use globset::{Glob, GlobSet};
+
+    use super::*;
+
+    #[test]
+    fn a_hidden_path_that_cannot_be_named_is_counted() {
+        let globs = GlobSet::builder().add(Glob::new("secrets/**").unwrap()).build().unwrap();
+        let hide = Hide { globs, written: vec!["secrets/**".to_owned()], shows_committed: false };
+        let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()));
+        let paths = vec![path(b".crealeph"), path(b"secrets/a"), path(b"secrets/\xff")];
+        let hidden = HiddenPaths { withheld: paths.clone(), paths, shown: BTreeSet::new() };
+        let facts = hidden.facts(&hide);
+        let named: Vec<&str> = facts.paths.as_slice().iter().map(Text::as_str).collect();
+        assert_eq!((named, facts.left_off.map(Count::get)), (vec!["secrets/a"], Some(1)));
+    }
 }

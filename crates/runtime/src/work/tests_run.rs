@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crealeph_contracts::scalar::Count;
 use crealeph_contracts::text::with_causes;
 use crealeph_decision::work::{Ending, ProcessEnd, test_ending};
 use crealeph_sandbox::{Cancel, GrantedPath, Mount, Sandbox, SandboxError, Spec, Stdin, View};
@@ -218,7 +219,8 @@ fn shortened(text: &str) -> String {
 
 /// The counts in the output that a receipt has; nothing if a part was left out, which may have had some.
 pub(crate) fn counts_in_log(log: &str) -> Option<TestCounts> {
-    counts::read(log).filter(|_| !log.contains(LEFT_OUT))
+    let fits = |count: u64| Count::new(count).is_some();
+    counts::read(log).filter(|tests| !log.contains(LEFT_OUT) && fits(tests.passed) && fits(tests.failed))
 }
 
 #[cfg(test)]
@@ -229,6 +231,7 @@ mod tests {
     fn counts_are_read_from_a_whole_log_alone() {
         let line = "test result: ok. 3 passed; 1 failed; 0 ignored\n";
         assert_eq!(counts_in_log(line), Some(TestCounts { passed: 3, failed: 1 }));
+        assert_eq!(counts_in_log("test result: ok. 9007199254740992 passed; 1 failed; 0 ignored\n"), None);
         let long = format!("{line}{}{line}", "x\n".repeat(MAX_START_BYTES + MAX_END_BYTES));
         assert_eq!(counts::read(&long), Some(TestCounts { passed: 6, failed: 2 }));
         assert_eq!(counts_in_log(&shortened(&long)), None);

@@ -9,7 +9,7 @@ use crate::rooted::{Root, is_gone, is_there};
 use super::journal::Journal;
 use super::plan::{Plan, PublishStep};
 use super::spot::{Seen, Spot, is_not_empty, is_unsupported};
-use super::{MAX_LISTED, PublishError, fault, io_error};
+use super::{PublishError, fault, io_error};
 
 /// The paths that are not as the plan expects, the first hundred.
 pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, PublishError> {
@@ -32,7 +32,7 @@ pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, Publish
             PublishStep::Create { .. } => seen().map(|seen| seen == Seen::Nothing),
             PublishStep::RemoveFolder { .. } | PublishStep::MakeFolder { .. } => Ok(true),
         };
-        if !is_as_planned.map_err(io_error("look at", root, path.as_str()))? && paths.len() < MAX_LISTED {
+        if !is_as_planned.map_err(io_error("look at", root, path.as_str()))? {
             paths.push(path.to_string());
         }
     }

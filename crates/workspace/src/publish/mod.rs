@@ -37,7 +37,7 @@ use journal::{Journal, Stage};
 use plan::Plan;
 pub use settle::{Kept, KeptPlace, PublishOutcome, Settled};
 
-/// How many paths of a conflict are listed.
+/// How many paths of a conflict its message names.
 const MAX_LISTED: usize = 100;
 
 /// Why a change is not published. Then nothing of it is in the workspace, unless the error says that it was not undone.
@@ -46,7 +46,7 @@ pub enum PublishError {
     /// Someone else changed the same paths.
     #[error("someone else changed {} meanwhile; nothing was published, run again on what is there now", quoted(.paths))]
     Conflict {
-        /// The paths, the first hundred.
+        /// The paths.
         paths: Vec<String>,
         /// The content that someone wrote at that very moment.
         kept: Vec<Kept>,
@@ -102,7 +102,11 @@ pub enum PublishError {
 }
 
 fn quoted(paths: &[String]) -> String {
-    paths.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
+    let mut named: Vec<String> = paths.iter().take(MAX_LISTED).map(|path| format!("`{path}`")).collect();
+    if paths.len() > MAX_LISTED {
+        named.push(format!("and {} more", paths.len() - MAX_LISTED));
+    }
+    named.join(", ")
 }
 
 /// Builds an error about a path of the workspace.

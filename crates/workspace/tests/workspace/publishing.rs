@@ -435,3 +435,14 @@ fn many_changes_at_once() {
     });
     assert!(Workspace::open(place.path()).is_ok());
 }
+
+#[test]
+fn a_conflict_of_many_paths_says_how_many_are_not_named() {
+    let names: Vec<String> = (0..103).map(|number| format!("f{number:03}")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let place = Place::with(&files);
+    let capsule = captured(&place, |view| names.iter().for_each(|name| view.place.write(name, "2")));
+    names.iter().for_each(|name| place.write(name, "person"));
+    let error = place.workspace().prepare(&capsule).and_then(Prepared::publish).unwrap_err().to_string();
+    assert!(error.contains("`f099`, and 3 more meanwhile") && !error.contains("f100"), "{error}");
+}

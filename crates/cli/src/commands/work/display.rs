@@ -121,15 +121,29 @@ impl DisplayState {
         }
         let mut drawing = Drawing::new();
         drawing.line(&self.heading);
-        let items: Vec<(&str, String)> =
-            self.items.iter().take(MAX_SHOWN).map(|(name, item)| (name.as_str(), item.figures())).collect();
-        let figures = items.iter().map(|(_, figures)| width(figures)).max().unwrap_or(0);
-        let room = drawing.columns().saturating_sub(figures + 3).clamp(LEAST_NAME, MAX_NAME);
-        for (name, figures) in items {
-            let name = padded(&cut(&Shown::line(name).to_string(), room), room);
-            drawing.line(&format!("  {name} {figures}"));
+        for line in self.lines(drawing.columns(), drawing.rows_left()) {
+            drawing.line(&line);
         }
         drawing.show();
+    }
+
+    /// A line for each item that has room, and one that counts the others.
+    fn lines(&self, columns: usize, rows: usize) -> Vec<String> {
+        let fits = self.items.len() <= MAX_SHOWN && self.items.len() <= rows;
+        let count = if fits { self.items.len() } else { MAX_SHOWN.min(rows.saturating_sub(1)) };
+        let items: Vec<(&str, String)> =
+            self.items.iter().take(count).map(|(name, item)| (name.as_str(), item.figures())).collect();
+        let figures = items.iter().map(|(_, figures)| width(figures)).max().unwrap_or(0);
+        let room = columns.saturating_sub(figures + 3).clamp(LEAST_NAME, MAX_NAME);
+        let line = |(name, figures): (&str, String)| {
+            let name = padded(&cut(&Shown::line(name).to_string(), room), room);
+            format!("  {name} {figures}")
+        };
+        let mut lines: Vec<String> = items.into_iter().map(line).collect();
+        if !fits {
+            lines.push(format!("  and {} more", self.items.len() - count));
+        }
+        lines
     }
 }
 
@@ -140,5 +154,30 @@ impl Item {
         let tokens = self.tokens.map(|tokens| format!("  {tokens} tokens")).unwrap_or_default();
         let (doing, tool_ops) = (self.doing, self.tool_ops);
         format!("{doing:<8} {seconds:>4} s  {tool_ops:>4} tool ops{files}{tokens}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_without_a_line_of_their_own_are_counted() {
+        let item = || Item {
+            since: Instant::now(),
+            took: None,
+            doing: "running",
+            tool_ops: 0,
+            tokens: None,
+            files: None,
+        };
+        let lines = |count: usize, rows| {
+            let items = (0..count).map(|number| (format!("item-{number:02}"), item())).collect();
+            DisplayState { heading: String::new(), items }.lines(80, rows)
+        };
+        assert_eq!((lines(16, 16).len(), lines(3, 40).len()), (16, 3));
+        assert!(lines(16, 16).last().unwrap().contains("item-15"));
+        assert_eq!((lines(20, 40).len(), lines(20, 40).last().unwrap().as_str()), (17, "  and 4 more"));
+        assert_eq!((lines(5, 3).len(), lines(5, 3).last().unwrap().as_str()), (3, "  and 3 more"));
     }
 }
