@@ -94,9 +94,7 @@ fn logs_that_were_not_reported_whole_say_so() {
                     json!({ "type": "about:blank", "title": "t", "status": 409, "code": "not_here", "detail": "d" }),
                 )
             } else if line.contains("/logs") {
-                let record =
-                    json!({ "source": "agent", "stream": "stdout", "text": "said", "goes_on": false });
-                let file = json!({ "name": "output.0.log", "text": format!("{record}\n") });
+                let file = json!({ "name": "output.0.log", "text": "agent> said\n" });
                 ("200", json!({ "files": [file], "leftOut": left_out }))
             } else {
                 let answer = server.send(&[head.as_bytes(), body].concat());
@@ -115,9 +113,10 @@ fn logs_that_were_not_reported_whole_say_so() {
         })
     };
     let logs = |between: &Between| asked.ask_at(&between.url, &reader, &["work", "logs", run, "--text"], "");
-    let (code, _, stderr) = logs(&with(json!(["output.70.log", "changes.diff"])));
-    assert!(code == 0 && stderr.contains("not all of it"), "{code} {stderr}");
+    let (code, printed, stderr) = logs(&with(json!(["output.70.log", "changes.diff"])));
+    assert_eq!((code, printed.as_str()), (0, "agent | said\n"), "{stderr}");
+    assert!(stderr.contains("not all of it"), "{stderr}");
     assert!(stderr.contains("left out output.70.log") && !stderr.contains("changes.diff"), "{stderr}");
     let (code, printed, stderr) = logs(&with(json!(["changes.diff"])));
-    assert!(code == 0 && !stderr.contains("not all of it"), "{code} {printed}{stderr}");
+    assert_eq!((code, printed.as_str(), stderr.as_str()), (0, "agent | said\n", ""));
 }
