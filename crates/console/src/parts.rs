@@ -132,12 +132,11 @@ pub(crate) fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// The start of an id, which distinguishes most, with all of it on hover.
+/// An id in short, with all of it on hover. One by time shows its start and its end: ids of one moment have the same start.
 pub(crate) fn short(id: &str) -> Markup {
-    // Ids of this program begin with a time; the end distinguishes them.
-    let is_uuid = id.len() == 36 && id.bytes().filter(|byte| *byte == b'-').count() == 4;
-    let shown = match id.get(..13) {
-        Some(start) if is_uuid => format!("{start}…"),
+    let is_uuid = id.len() == 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let shown = match (id.split_once('-'), id.rsplit_once('-')) {
+        (Some((start, _)), Some((_, end))) if is_uuid => format!("{start}…{end}"),
         _ => line(id),
     };
     html! { code title=(line(id)) { (shown) } }
@@ -234,6 +233,16 @@ mod tests {
         let before = |seconds: i128| Instant::from_unix_nanos(now.unix_nanos() - seconds * 1_000_000_000);
         let shown = [1, 5, 90, 7_200, 200_000, -90].map(|seconds| ago(before(seconds), now));
         assert_eq!(shown, ["now", "5 s ago", "1 min ago", "2 h ago", "2 d ago", "in 1 min"]);
+    }
+
+    #[test]
+    fn ids_of_one_moment_look_different() {
+        let ids = ["01a1df32-8f6c-7aaa-8bbb-e3f0c638645d", "01a1df32-8f6c-7aaa-8bbb-0c1d2e3f4a5b"];
+        let [one, other] = ids.map(|id| short(id).into_string());
+        assert_eq!(one, format!("<code title=\"{}\">01a1df32…e3f0c638645d</code>", ids[0]));
+        assert_ne!(one.split('>').nth(1), other.split('>').nth(1));
+        assert_eq!(short("e-1").into_string(), "<code title=\"e-1\">e-1</code>");
+        assert!(short(&"-\u{202e}".repeat(9)).into_string().contains("\\u{202e}"), "36 bytes");
     }
 
     #[test]
