@@ -8,8 +8,8 @@ use maud::{Markup, html};
 
 use crate::frame::Viewer;
 use crate::parts::{
-    badge, block, counted, empty, facts, filter_choice, filter_field, line, next_page, path, query, short,
-    time, words,
+    badge, block, counted, empty, facts, filter_choice, filter_field, line, next_page, number, path, query,
+    short, time, words,
 };
 
 const STATES: [&str; 5] = ["planned", "running", "succeeded", "failed", "cancelled"];
@@ -62,7 +62,7 @@ pub fn executions(viewer: &Viewer, list: &ExecutionList<'_>) -> Markup {
     }
 }
 
-/// One execution.
+/// One execution: in short, then its newest attempt as steps, then what it made and how it came to that.
 pub fn execution(viewer: &Viewer, story: &ExecutionStory) -> Markup {
     let row = &story.row;
     let (robot, id) = (row.robot_id.as_str(), row.execution_id.as_str());
@@ -78,10 +78,10 @@ pub fn execution(viewer: &Viewer, story: &ExecutionStory) -> Markup {
             ("Why", html! { @if let Some(last) = last { (line(&last.reason)) } @else { "-" } }),
             ("Drafts only", html! { @match story.dry_run { Some(true) => "yes", Some(false) => "no", None => "-" } }),
         ]))
-        @if story.attempts_left_out > 0 { p .cut { (counted(story.attempts_left_out, "older attempt")) " not shown." } }
-        div .side-by-side {
-            @for attempt in &story.attempts { (attempt_section(viewer, attempt)) }
-        }
+        @if let Some(last) = last {
+            section aria-labelledby="decision" { h2 #decision { "Decision" @if last.attempt > 1 { " of attempt " (last.attempt) } } (steps(viewer, last)) }
+            section aria-labelledby="agent" { h2 #agent { "Agent" } (agent(last)) }
+        } @else { p { "No attempt is decided yet." } }
         @if let Some(objective) = &story.objective {
             section aria-labelledby="asked" { h2 #asked { "Request" } (block(&objective.text, "Request", Some(&api))) }
         }
@@ -91,49 +91,143 @@ pub fn execution(viewer: &Viewer, story: &ExecutionStory) -> Markup {
             @for artifact in &story.artifacts { (artifact_section(viewer, artifact)) }
             @if story.has_more_artifacts { p .cut { "It created more than are shown." } }
         }
+        section aria-labelledby="events" { h2 #events { "Events" } (events(viewer, story)) }
+        @if story.attempts.len() > 1 {
+            section aria-labelledby="attempts" { h2 #attempts { "Attempts" } (attempts(viewer, story)) }
+        }
+        @if last.is_some() {
+            section aria-labelledby="replay" { h2 #replay { "Replay" } (replay(story)) }
+        }
         @for entry in &story.unreadable { p .error { "The record in " a href={ "/ledger/" (path(entry)) } { (short(entry)) } " cannot be read." } }
         p { a href=(query("/ledger", &[("execution", Some(id))])) { "Its entries" } " · "
             a href=(api) { "Raw JSON" } " · " a href={ (api) "/reasons" } { "Reasons as JSON" } " · " a href={ (api) "/replay" } { "Replay as JSON" } }
     }
 }
 
-fn attempt_section(viewer: &Viewer, attempt: &AttemptStory) -> Markup {
-    let heading = format!("attempt-{}", attempt.attempt);
+/// How an attempt was decided, step by step.
+fn steps(viewer: &Viewer, attempt: &AttemptStory) -> Markup {
     html! {
-        section .attempt aria-labelledby=(heading) {
-            h2 id=(heading) { "Attempt " (attempt.attempt) " " (badge(&attempt.state)) }
-            ol .steps {
-                li { strong { "Evidence" } " " (badge(&attempt.coherence))
-                    ul { @for used in &attempt.evidence {
-                        li { a href={ "/ledger/" (path(used.entry.as_str())) } { (used.kind) } ", "
-                            (age(used.age_minutes)) " old " (badge(match used {
-                                used if used.is_outdated => "outdated",
-                                used if used.is_fresh => "fresh",
-                                _ => "too old",
-                            })) }
-                    } }
-                    p .quiet { "Fresh up to " (age(attempt.max_age_minutes as i64)) "." }
-                }
-                li { strong { "Policy" } " " (badge(&attempt.decision)) " confidence " (format!("{:.2}", attempt.confidence))
-                    ul { @for rule in &attempt.rules {
-                        li { (line(&rule.message)) " " span .quiet { (line(&rule.rule_id)) }
-                            @if !rule.to_change.is_empty() { ul .remedies { @for remedy in &rule.to_change { li { "To change it: " (line(remedy)) } } } }
-                        }
-                    } }
-                    @if !attempt.evaluation.is_empty() {
-                        details { summary { "Every rule in its order" }
-                            ol { @for rule in &attempt.evaluation { li { code { (line(&rule.rule_id)) } " " (badge(&rule.outcome)) } } }
-                        }
+        ol .steps {
+            li { strong { "Evidence" } " " (badge(&attempt.coherence))
+                ul { @for used in &attempt.evidence {
+                    li { a href={ "/ledger/" (path(used.entry.as_str())) } { (used.kind) ", "
+                        (age(used.age_minutes)) " old " (badge(match used {
+                            used if used.is_outdated => "outdated",
+                            used if used.is_fresh => "fresh",
+                            _ => "too old",
+                        })) }
+                } } }
+                p .quiet { "Fresh up to " (age(attempt.max_age_minutes as i64)) "." }
+            }
+            li { strong { "Policy" } " " (badge(&attempt.decision)) " confidence " (format!("{:.2}", attempt.confidence))
+                ul { @for rule in &attempt.rules {
+                    li { (line(&rule.message)) " " span .quiet { (line(&rule.rule_id)) }
+                        @if !rule.to_change.is_empty() { ul .remedies { @for remedy in &rule.to_change { li { "To change it: " (line(remedy)) } } } }
+                    }
+                } }
+                @if !attempt.evaluation.is_empty() {
+                    details { summary { "Every rule in its order" }
+                        ol { @for rule in &attempt.evaluation { li { code { (line(&rule.rule_id)) } " " (badge(&rule.outcome)) } } }
                     }
                 }
-                li { strong { "Agent" } " " @if attempt.agent_ran { "was called" } @else { "was not called" } }
-                li { strong { "Outcome" } " " (words(&attempt.reason)) }
-                li { strong { "Replay" } " "
-                    @if attempt.replay.follows { (badge("verified")) " The decision follows from the log." }
-                    @else { (badge("refused")) " It does not follow from the log: " (line(&attempt.replay.differs.join(", "))) }
-                }
             }
-            p .quiet { "Decided " (time(&attempt.decided_at, viewer.now)) }
+            li { strong { "Agent" } " " (called(attempt)) }
+            li { strong { "Outcome" } " " (badge(&attempt.state)) " " (words(&attempt.reason)) }
+        }
+        p .quiet { "Decided " (time(&attempt.decided_at, viewer.now)) }
+    }
+}
+
+fn called(attempt: &AttemptStory) -> &'static str {
+    if attempt.agent_ran { "was called" } else { "was not called" }
+}
+
+/// Which agent was called, and what it reported.
+fn agent(attempt: &AttemptStory) -> Markup {
+    let Some(agent) = &attempt.agent else { return html! { p { "The agent " (called(attempt)) "." } } };
+    let said = |text: &Option<String>| html! { @match text { Some(text) => (line(text)), None => "-" } };
+    facts(vec![
+        ("Name", said(&agent.name)),
+        ("Version", html! { (line(&agent.version)) }),
+        (
+            "Kind",
+            html! { (said(&agent.kind)) @if let Some(sandbox) = &agent.sandbox { ", sandbox " (line(sandbox)) } },
+        ),
+        ("Model", html! { @match &agent.model { Some(model) => (line(model)), None => "not recorded" } }),
+        (
+            "Tokens",
+            html! { @match agent.tokens { Some(tokens) => { (number(tokens.max(0.0) as u64)) ", as reported" } None => "not reported" } },
+        ),
+        ("Cost", html! { "not recorded: Builder agents report tokens only" }),
+    ])
+}
+
+fn events(viewer: &Viewer, story: &ExecutionStory) -> Markup {
+    html! {
+        div .scroll tabindex="0" role="group" aria-label="Events" {
+            table {
+                thead { tr { th .number { "Attempt" } th { "State" } th { "When" } th { "Reason" } th { "Entry" } } }
+                tbody { @for event in &story.events {
+                    tr data-row {
+                        td .number { @if let Some(attempt) = event.attempt { (attempt) } }
+                        td { (badge(&event.state)) }
+                        td { (time(&event.at, viewer.now)) }
+                        td .wide { @if let Some(reason) = &event.reason { (line(reason)) } }
+                        td { a href={ "/ledger/" (path(event.entry.as_str())) } { (short(event.entry.as_str())) } }
+                    }
+                } }
+            }
+        }
+        @if story.events_left_out > 0 { p .cut { (counted(story.events_left_out, "older event")) " not shown." } }
+    }
+}
+
+/// What differs between the attempts, side by side; the earlier ones also as steps.
+fn attempts(viewer: &Viewer, story: &ExecutionStory) -> Markup {
+    let rows: [(&str, &dyn Fn(&AttemptStory) -> Markup); 7] = [
+        ("State", &|attempt| badge(&attempt.state)),
+        ("Decided", &|attempt| time(&attempt.decided_at, viewer.now)),
+        ("Evidence", &|attempt| badge(&attempt.coherence)),
+        (
+            "Policy",
+            &|attempt| html! { (badge(&attempt.decision)) " " (format!("{:.2}", attempt.confidence)) },
+        ),
+        ("Rules", &|attempt| html! { @for rule in &attempt.rules { code { (line(&rule.rule_id)) } " " } }),
+        (
+            "Agent",
+            &|attempt| html! { (called(attempt)) @if let Some(tokens) = attempt.agent.as_ref().and_then(|agent| agent.tokens) { ", " (number(tokens.max(0.0) as u64)) " tokens" } },
+        ),
+        ("Outcome", &|attempt| words(&attempt.reason)),
+    ];
+    html! {
+        @if story.attempts_left_out > 0 { p .cut { (counted(story.attempts_left_out, "older attempt")) " not shown." } }
+        div .scroll tabindex="0" role="group" aria-label="Attempts side by side" {
+            table .compared {
+                thead { tr { td {} @for attempt in &story.attempts { th scope="col" { "Attempt " (attempt.attempt) } } } }
+                tbody { @for (name, of) in rows { tr { th scope="row" { (name) } @for attempt in &story.attempts { td { (of(attempt)) } } } } }
+            }
+        }
+        @for attempt in story.attempts.iter().rev().skip(1) {
+            details { summary { "Attempt " (attempt.attempt) " as steps" } (steps(viewer, attempt)) }
+        }
+    }
+}
+
+/// Whether each decision follows from the log, or the button that asks for it.
+fn replay(story: &ExecutionStory) -> Markup {
+    let verdicts =
+        || story.attempts.iter().filter_map(|attempt| Some((attempt.attempt, attempt.replay.as_ref()?)));
+    html! {
+        @if verdicts().next().is_none() {
+            p { "Derives every decision again from what the log held at the time, and compares it with the record." }
+            form method="get" action="#replay" { input type="hidden" name="replay" value="1"; button type="submit" .quiet { "Replay" } }
+        } @else {
+            ul { @for (attempt, replay) in verdicts() {
+                li { "Attempt " (attempt) " "
+                    @if replay.follows { (badge("verified")) " The decision follows from the log." }
+                    @else { (badge("refused")) " It does not follow from the log: " (line(&replay.differs.join(", "))) }
+                }
+            } }
         }
     }
 }
@@ -177,5 +271,89 @@ pub(crate) fn approval_story(approval: &ApprovalStory, now: Instant) -> Markup {
                 }
             } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn viewer() -> Viewer {
+        Viewer {
+            tenant: "own".to_owned(),
+            role: "reader",
+            robot: None,
+            name: "key:k".to_owned(),
+            person: None,
+            form_token: String::new(),
+            reads: true,
+            decides: false,
+            sees_grants: false,
+            manages_webhooks: false,
+            now: Instant::from_unix_nanos(1_800_000_000_000_000_000),
+        }
+    }
+
+    fn attempt(number: u64, agent: Value) -> Value {
+        json!({
+            "attempt": number, "state": "failed", "decidedAt": "2026-01-01T00:00:00Z", "decision": "ALLOW",
+            "confidence": 0.9, "rules": [], "coherence": "coherent", "evidence": [], "maxAgeMinutes": 60.0,
+            "agentRan": true, "agent": agent, "reason": format!("reason {number}"), "replay": null,
+        })
+    }
+
+    fn page(story: &Value) -> String {
+        execution(&viewer(), &serde_json::from_value(story.clone()).unwrap()).into_string()
+    }
+
+    #[test]
+    fn an_execution_is_read_from_its_decision_to_its_json_and_replayed_only_on_demand() {
+        let agent = json!({ "name": "<b>", "version": "7", "kind": "openai", "sandbox": "remote", "model": "m-1", "tokens": 1200.0 });
+        let event = |state: &str, reason: Option<&str>| json!({ "entry": format!("e-{state}"), "attempt": 1, "state": state, "at": "2026-01-01T00:00:00Z", "reason": reason });
+        let mut story = json!({
+            "executionId": "x-1", "shortId": "x-1", "robotId": "r", "state": "failed", "at": "2026-01-01T00:00:00Z",
+            "action": "plan", "attempt": 2, "objective": null, "dryRun": false, "attemptsLeftOut": 0, "artifacts": [],
+            "attempts": [attempt(1, Value::Null), attempt(2, agent)], "hasMoreArtifacts": false, "unreadable": [],
+            "events": [event("running", None), event("failed", Some("AGENT_FAILED: it said nothing"))],
+        });
+        let shown = page(&story);
+        let order = [
+            "<dt>Why</dt>",
+            ">Decision of attempt 2",
+            ">Agent<",
+            ">Artifacts<",
+            ">Events<",
+            ">Attempts<",
+            ">Replay<",
+            "Raw JSON",
+        ];
+        let places: Vec<_> = order
+            .iter()
+            .map(|part| shown.find(part).unwrap_or_else(|| panic!("{part} in {shown}")))
+            .collect();
+        assert!(places.is_sorted(), "{places:?}");
+        for said in [
+            "&lt;b&gt;",
+            "m-1",
+            "1,200, as reported",
+            "AGENT_FAILED: it said nothing",
+            "/ledger/e-failed",
+            "<th scope=\"col\">Attempt 1</th><th scope=\"col\">Attempt 2</th>",
+            "Attempt 1 as steps",
+            "name=\"replay\" value=\"1\"",
+        ] {
+            assert!(shown.contains(said), "{said} in {shown}");
+        }
+        assert!(!shown.contains("follows from the log"), "nothing was replayed");
+        story["attempts"][1]["replay"] = json!({ "follows": false, "differs": ["the gate"] });
+        let replayed = page(&story);
+        assert!(
+            replayed.contains("It does not follow from the log: the gate")
+                && !replayed.contains("name=\"replay\"")
+        );
+        story["attempts"] = json!([attempt(1, Value::Null)]);
+        assert!(!page(&story).contains(">Attempts<"), "one attempt is not compared");
     }
 }

@@ -66,6 +66,8 @@ fn every_page_serves_only_its_roles() {
         ("/robots/none", 404),
         ("/executions", 200),
         ("/executions/r/none", 404),
+        ("/executions/r/none?replay=1", 404),
+        ("/executions/r/none?replay=2", 400),
         ("/runs", 200),
         ("/runs/none", 404),
         ("/runs/none/output", 404),

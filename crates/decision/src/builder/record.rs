@@ -110,6 +110,8 @@ pub struct Record {
     pub policy: Valid<PolicyOutput>,
     /// Whether the gate let the agent run.
     pub agent_ran: bool,
+    /// The agent, if it was called.
+    pub agent: Option<RecordedAgent>,
     /// The types that the agent was allowed to make.
     pub artifact_types: Vec<ArtifactType>,
     /// The artifacts that it made.
@@ -208,6 +210,7 @@ impl Record {
             coherence: policy.coherence_rules.with(coherence_rules)?,
             policy: Valid::check(policy.output.clone()).ok()?,
             agent_ran: gate.runs,
+            agent: record.agent,
             artifact_types: gate.allowed_artifact_types.as_slice().to_vec(),
             artifacts: record.artifacts.as_slice().to_vec(),
             sections: Sections { snapshot, policy, gate },

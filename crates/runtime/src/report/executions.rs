@@ -17,14 +17,17 @@ use super::{
     MAX_DETAILS, MAX_ROWS, ReportError, ReportQuestion, ReportSource, ReportSubject, TextPart, id_text,
     newest_first,
 };
-use crate::builder::{self, Execution};
+use crate::builder::{self, Execution, Scopes};
 use crate::remedies::remedies;
+use crate::robot_report::event_reason;
 
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 /// How much of a request or an artifact is kept.
 const MAX_CONTENT_BYTES: usize = 16 << 10;
 /// How many attempts, and how many artifacts, of an execution are shown.
 const MAX_PARTS: usize = 20;
+/// How many of an execution's newest events are listed.
+const MAX_EVENTS: usize = 100;
 
 /// The executions of a report.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -75,6 +78,12 @@ pub struct ExecutionStory {
     pub attempts: Vec<AttemptStory>,
     /// How many older ones are not shown.
     pub attempts_left_out: u64,
+    /// Its events, oldest first.
+    #[serde(default)]
+    pub events: Vec<EventStory>,
+    /// How many older ones are not shown.
+    #[serde(default)]
+    pub events_left_out: u64,
     /// What it made.
     pub artifacts: Vec<ArtifactStory>,
     /// It made more than are listed.
@@ -110,10 +119,48 @@ pub struct AttemptStory {
     pub max_age_minutes: f64,
     /// Whether the agent was called.
     pub agent_ran: bool,
+    /// The agent that was called, as it is recorded.
+    #[serde(default)]
+    pub agent: Option<CalledAgentStory>,
     /// Why it ended so.
     pub reason: String,
-    /// Whether the recorded decision follows from the log.
-    pub replay: ReplayProof,
+    /// Whether the recorded decision follows from the log; absent if that was not asked.
+    pub replay: Option<ReplayProof>,
+}
+
+/// An event of an execution.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventStory {
+    /// Its entry.
+    #[serde(with = "id_text")]
+    pub entry: LedgerId,
+    /// Of which attempt.
+    pub attempt: Option<u64>,
+    /// The state.
+    pub state: String,
+    /// When.
+    pub at: String,
+    /// The error, or why it was cancelled.
+    pub reason: Option<String>,
+}
+
+/// The agent of an attempt. A record has no cost.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CalledAgentStory {
+    /// Its name in the configuration.
+    pub name: Option<String>,
+    /// The version that the request named.
+    pub version: String,
+    /// What it is: `process` or `openai`.
+    pub kind: Option<String>,
+    /// How strong its sandbox was, or `remote`.
+    pub sandbox: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+    /// How many tokens it used, as it reported them.
+    pub tokens: Option<f64>,
 }
 
 /// A rule that decided.
@@ -225,10 +272,28 @@ pub(super) fn section(
     for row in section.rows.iter().take(question.details.min(MAX_DETAILS)) {
         let found = builder::execution(log.0, log.1, Some(&row.robot_id), &row.execution_id)?;
         if let Some(found) = found {
-            section.stories.push(story(log, source, row.clone(), &found)?);
+            section.stories.push(story(log, source.scopes, row.clone(), &found, true)?);
         }
     }
     Ok(section)
+}
+
+/// One execution of a robot in full; absent if there is no event of it. Its decisions are derived again only if `replays` says so, which
+/// reads for each attempt what was known then.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn execution_story(
+    log: (&Ledger, &TenantId),
+    scopes: &Scopes,
+    (robot, id): (&RobotId, &ExecutionId),
+    replays: bool,
+) -> Result<Option<ExecutionStory>, ReportError> {
+    let Some(found) = builder::execution(log.0, log.1, Some(robot), id)? else { return Ok(None) };
+    let Some(row) = found.events.iter().rev().find_map(row) else { return Ok(None) };
+    let mut section = ExecutionSection { rows: vec![row], ..ExecutionSection::default() };
+    shorten(log, &mut section)?;
+    section.rows.into_iter().next().map(|row| story(log, scopes, row, &found, replays)).transpose()
 }
 
 fn row(event: &StoredEntry) -> Option<ExecutionRow> {
@@ -261,9 +326,10 @@ fn shorten(
 
 fn story(
     log: (&Ledger, &TenantId),
-    source: &ReportSource<'_>,
+    scopes: &Scopes,
     row: ExecutionRow,
     found: &Execution,
+    replays: bool,
 ) -> Result<ExecutionStory, ReportError> {
     let newest = found.records.last().map(|(_, record)| record);
     let objective = newest.map(|record| {
@@ -272,32 +338,78 @@ fn story(
     });
     let attempts_left_out = found.records.len().saturating_sub(MAX_PARTS);
     let shown = found.records.iter().skip(attempts_left_out);
-    let attempts = shown.map(|(entry, record)| attempt(log, entry, record)).collect::<Result<_, _>>()?;
+    let attempts =
+        shown.map(|(entry, record)| attempt(log, entry, record, replays)).collect::<Result<_, _>>()?;
     let is_artifact = |entry: &&StoredEntry| entry.content.module.as_str() == "builder";
     let mut artifacts = Vec::new();
     for entry in found.others.iter().filter(is_artifact).take(MAX_PARTS) {
-        artifacts.push(artifact(log, source, entry)?);
+        artifacts.push(artifact(log, scopes, entry)?);
     }
+    let events_left_out = found.events.len().saturating_sub(MAX_EVENTS);
     Ok(ExecutionStory {
         row,
         objective,
         dry_run: newest.map(|record| record.request.dry_run),
         attempts,
         attempts_left_out: attempts_left_out as u64,
+        events: found.events.iter().skip(events_left_out).map(event).collect(),
+        events_left_out: events_left_out as u64,
         has_more_artifacts: found.is_cut || found.others.iter().filter(is_artifact).count() > MAX_PARTS,
         artifacts,
         unreadable: found.unreadable.iter().map(ToString::to_string).collect(),
     })
 }
 
+fn event(event: &StoredEntry) -> EventStory {
+    let row = row(event);
+    let message = event.to_entry().payload.and_then(|payload| {
+        payload.with(|payload| Some(payload.member("error")?.member("message")?.string()?.into_owned()))
+    });
+    let reason = event_reason(event);
+    EventStory {
+        entry: event.id.clone(),
+        attempt: row.and_then(|row| row.attempt),
+        state: event.content.state.to_string(),
+        at: event.created_at.to_string(),
+        reason: match (reason, message) {
+            (Some(code), Some(message)) => Some(format!("{code}: {message}")),
+            (reason, message) => reason.or(message),
+        },
+    }
+}
+
+/// The agent that a record names.
+fn called_agent(record: &Record) -> Option<CalledAgentStory> {
+    let agent = record.agent.as_ref()?;
+    let said = |name: &str| agent.identity.with(|it| Some(it.member(name)?.string()?.into_owned()));
+    Some(CalledAgentStory {
+        name: said("name"),
+        version: record.request.agent_version.to_string(),
+        kind: said("kind"),
+        sandbox: said("sandbox"),
+        model: said("model"),
+        tokens: agent.tokens_used.map(|tokens| tokens.get()),
+    })
+}
+
+fn replay_proof(
+    log: (&Ledger, &TenantId),
+    entry: &StoredEntry,
+    record: &Record,
+) -> Result<ReplayProof, ReportError> {
+    let checks = builder::replay(log.0, log.1, entry, record)?;
+    let differs: Vec<Cow<'static, str>> =
+        checks.iter().filter(|check| !check.is_same()).map(|check| check.what.into()).collect();
+    Ok(ReplayProof { follows: differs.is_empty(), differs })
+}
+
 fn attempt(
     log: (&Ledger, &TenantId),
     entry: &StoredEntry,
     record: &Record,
+    replays: bool,
 ) -> Result<AttemptStory, ReportError> {
-    let checks = builder::replay(log.0, log.1, entry, record)?;
-    let differs: Vec<Cow<'static, str>> =
-        checks.iter().filter(|check| !check.is_same()).map(|check| check.what.into()).collect();
+    let replay = replays.then(|| replay_proof(log, entry, record)).transpose()?;
     let max_age = record.rules.thresholds().max_staleness_minutes;
     let snapshot = builder::snapshot_of(log.0, log.1, record)?;
     let evidence = snapshot.iter().flat_map(|snapshot| {
@@ -336,8 +448,9 @@ fn attempt(
         evidence: evidence.collect(),
         max_age_minutes: max_age.get(),
         agent_ran: record.agent_ran,
+        agent: called_agent(record),
         reason: record.reason.clone(),
-        replay: ReplayProof { follows: differs.is_empty(), differs },
+        replay,
     })
 }
 
@@ -357,13 +470,13 @@ fn age_minutes(at: Instant, then: Instant) -> i64 {
 
 fn artifact(
     log: (&Ledger, &TenantId),
-    source: &ReportSource<'_>,
+    scopes: &Scopes,
     entry: &StoredEntry,
 ) -> Result<ArtifactStory, ReportError> {
     let is_draft = entry.content.state.as_str() == "draft";
     let approval = match is_draft {
         false => None,
-        true => approvals::of_draft(log, source.scopes, &entry.id)?,
+        true => approvals::of_draft(log, scopes, &entry.id)?,
     };
     Ok(ArtifactStory {
         entry: entry.id.clone(),

@@ -29,8 +29,8 @@ pub(crate) use runs::statement::stated_story;
 pub use approvals::{ApprovalStory, VerdictStory};
 pub use compare::{ComparedFile, ComparedRun, FileStanding, RunComparison, RunOutcome, compare_runs};
 pub use executions::{
-    ArtifactStory, AttemptStory, EvidenceStory, ExecutionRow, ExecutionSection, ExecutionStory, ReplayProof,
-    RuleStory,
+    ArtifactStory, AttemptStory, CalledAgentStory, EventStory, EvidenceStory, ExecutionRow, ExecutionSection,
+    ExecutionStory, ReplayProof, RuleStory, execution_story,
 };
 pub use proof::{CheckpointProof, LogProof, ProofStatus, ReceiptProof};
 pub use runs::{

@@ -127,7 +127,16 @@ const PAGES: &[Route] = &[
         ],
         pages::executions,
     ),
-    page("/executions/{robot}/{execution}", READ, &[ROBOT, EXECUTION], pages::execution),
+    page(
+        "/executions/{robot}/{execution}",
+        READ,
+        &[
+            ROBOT,
+            EXECUTION,
+            query("replay", ParameterKind::Words(&["1"]), "whether its decisions are replayed"),
+        ],
+        pages::execution,
+    ),
     page(
         "/runs",
         READ,

@@ -9,7 +9,7 @@ use crealeph_ledger::{Direction, Filter, Order};
 use crealeph_runtime::access::list_keys;
 use crealeph_runtime::approvals::ApprovalHistory;
 use crealeph_runtime::entries::{PageQuery, bounded_page};
-use crealeph_runtime::report::{ReportQuestion, ReportSubject};
+use crealeph_runtime::report::execution_story;
 use crealeph_runtime::webhook::list_webhooks;
 
 use super::{html, redirect, viewer};
@@ -17,8 +17,7 @@ use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::routes::{
-    approvals, entries as ledger, executions as builder, report, robots as robot_routes, usage as used,
-    webhooks,
+    approvals, entries as ledger, executions as builder, robots as robot_routes, usage as used, webhooks,
 };
 
 /// How many rows a list has.
@@ -92,11 +91,12 @@ pub(super) fn execution(call: &Call) -> Result<Reply, Problem> {
     let robot = robot_routes::named(call)?;
     let unknown = || Problem::unknown_id("execution");
     let id = ExecutionId::parse(call.in_path("execution")?).map_err(|_| unknown())?;
-    let subject = ReportSubject::Execution(id, Some(robot.clone()));
-    let made = report::about(call, ReportQuestion { subject, since: None, robot: Some(robot), details: 1 })?;
-    let story = made.executions.stories.into_iter().next().ok_or_else(unknown)?;
+    let (log, replays) = ((call.ledger(), &call.who()?.tenant_id), call.text("replay").is_some());
+    let story = execution_story(log, &call.app.scopes, (&robot, &id), replays)?.ok_or_else(unknown)?;
     let title = format!("Execution {}", story.row.execution_id);
-    let frame = PageFrame { viewer: &viewer, section: Section::Executions, title: &title, live: None };
+    // A replay is of the moment in which it was asked for.
+    let live = (!replays).then_some(robot.as_str());
+    let frame = PageFrame { viewer: &viewer, section: Section::Executions, title: &title, live };
     Ok(html(frame.of(view::execution(&viewer, &story))))
 }
 

@@ -93,19 +93,19 @@ fn attempt(attempt: &AttemptStory, blocks: &mut Vec<Block>) {
     facts.push(("Agent", only(text(ran))));
     facts.push(("Outcome", only(text(&attempt.reason))));
     facts.push(("Evidence", only(text(format!("{} as a whole", attempt.coherence)))));
-    facts.push((
-        "Replay",
-        match attempt.replay.follows {
+    if let Some(replay) = &attempt.replay {
+        let words = match replay.follows {
             true => vec![
                 Inline::Word("follows".to_owned(), Tone::Good),
                 text(": the decision was derived again from the log, with the same result"),
             ],
             false => vec![
                 Inline::Word("does not follow".to_owned(), Tone::Bad),
-                text(format!(": {} differs", attempt.replay.differs.join(", "))),
+                text(format!(": {} differs", replay.differs.join(", "))),
             ],
-        },
-    ));
+        };
+        facts.push(("Replay", words));
+    }
     blocks.push(Block::Facts(facts));
     if !attempt.evidence.is_empty() {
         blocks.push(Block::Table {

@@ -297,7 +297,7 @@ fn has_refused(report: &ActivityReport) -> bool {
     let mut attempts = report.executions.stories.iter().flat_map(|story| &story.attempts);
     checkpoint.is_some_and(|it| it.status == ProofStatus::Refused)
         || report.runs.stories.iter().any(|run| run.proof.status == ProofStatus::Refused)
-        || attempts.any(|attempt| !attempt.replay.follows)
+        || attempts.any(|attempt| attempt.replay.as_ref().is_some_and(|replay| !replay.follows))
 }
 
 /// The report as a document.
