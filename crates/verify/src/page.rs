@@ -26,9 +26,10 @@ pub fn verifier_page() -> String {
     page.replace("{style}", STYLE).replacen("{script}", &script, 1)
 }
 
-/// The part that judges, without the page that shows it, as one script: its modules are members of `crealephVerifier`.
+/// The part that judges and writes foreign text as people may see it, without the page, as one script: its modules are members of
+/// `crealephVerifier`.
 pub fn verifier_script() -> String {
-    let judging = VERIFIER_MODULES.iter().filter(|(name, _)| !["shown", "page"].contains(name));
+    let judging = VERIFIER_MODULES.iter().filter(|(name, _)| *name != "page");
     let (mut script, mut names) = (String::new(), Vec::new());
     for (name, source) in judging {
         script.push_str(&closed(name, source));
