@@ -55,7 +55,7 @@ pub(crate) fn evidence_graph(status: &Status) -> Markup {
     let (outdated, partial) = (snapshot.coherence.outdated(), snapshot.coherence.partial());
     let (width, height) = NODE;
     html! {
-        svg .graph viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="group" aria-label="How the evidence was derived" {
+        div .scroll tabindex="0" role="group" aria-label="Evidence as a graph" { svg .graph viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="group" aria-label="How the evidence was derived" {
             @for edge in derivations(snapshot) {
                 @let (from, to) = (place(edge.from), place(edge.to));
                 path .(if edge.is_outdated { "old" } else { "used" }) d=(curve(from, to)) {}
@@ -83,7 +83,7 @@ pub(crate) fn evidence_graph(status: &Status) -> Markup {
                     None => (node),
                 }
             }
-        }
+        } }
     }
 }
 

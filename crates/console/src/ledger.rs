@@ -7,8 +7,8 @@ use maud::{Markup, html};
 use crate::assets::asset_url;
 use crate::frame::Viewer;
 use crate::parts::{
-    MAX_BLOCK_BYTES, badge, cut_block, empty, facts, filter_field, line, next_page, number, path, query,
-    short, start_of_block, time,
+    MAX_BLOCK_BYTES, badge, counted, cut_block, empty, facts, filter_field, line, next_page, number, path,
+    query, short, start_of_block, time,
 };
 
 /// A page of the list.
@@ -115,16 +115,32 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
     }
 }
 
+/// How many entries of a lineage are listed, and how many of the farthest are offered to continue from.
+const MAX_RELATIVES: usize = 200;
+const MAX_FARTHEST: usize = 10;
+
 fn relatives(viewer: &Viewer, lineage: &LineageEntries) -> Markup {
+    let far = lineage.entries.iter().map(|relative| relative.distance).max().unwrap_or(0);
+    let farthest = lineage.entries.iter().filter(|relative| relative.distance == far).take(MAX_FARTHEST);
+    let left_out = lineage.entries.len().saturating_sub(MAX_RELATIVES) as u64;
     html! {
         @if lineage.entries.is_empty() { p .quiet { "Nothing." } } @else {
-            ul .lineage { @for relative in &lineage.entries {
+            ul .lineage { @for relative in lineage.entries.iter().take(MAX_RELATIVES) {
                 @let content = &relative.entry.content;
                 li { span .quiet { (relative.distance) " " } a href={ "/ledger/" (path(relative.entry.id.as_str())) } { (line(content.kind.as_str())) " " (short(relative.entry.id.as_str())) } " "
                     (badge(content.state.as_str())) " " (time(&relative.entry.created_at.to_string(), viewer.now)) }
             } }
         }
-        @if lineage.is_cut { p .cut { "There are more that are not shown." } }
+        @if left_out > 0 { p .cut { (number(left_out)) " more are not listed." } }
+        @if lineage.is_cut && far > 0 {
+            p .cut { "It goes on beyond " (counted(far as u64, "step")) ". Continue from "
+                @for (at, relative) in farthest.enumerate() {
+                    @if at > 0 { ", " }
+                    a href={ "/ledger/" (path(relative.entry.id.as_str())) } { (line(relative.entry.content.kind.as_str())) " " (short(relative.entry.id.as_str())) }
+                }
+                "."
+            }
+        } @else if lineage.is_cut { p .cut { "There are more that may not be shown." } }
     }
 }
 

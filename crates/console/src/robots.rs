@@ -1,6 +1,6 @@
 //! Robots: all of them with their coherence, and one with its evidence, what may run and what would help.
 
-use crealeph_decision::snapshot::SnapshotType;
+use crealeph_decision::snapshot::{Snapshot, SnapshotFacts, SnapshotType};
 use crealeph_ledger::EntryPage;
 use crealeph_runtime::robot::{RobotSummary, Status};
 use crealeph_runtime::robot_report::{ActionStanding, event_reason, execution_of};
@@ -8,7 +8,9 @@ use maud::{Markup, html};
 
 use crate::frame::Viewer;
 use crate::graph::evidence_graph;
-use crate::parts::{ago, badge, counted, empty, line, next_page, path, query, short, time, words};
+use crate::parts::{
+    ago, badge, counted, empty, facts, line, next_page, number, path, query, short, time, words,
+};
 
 /// The list of robots.
 pub fn robots(viewer: &Viewer, robots: &[RobotSummary], next: Option<&str>) -> Markup {
@@ -69,6 +71,12 @@ pub fn robot(viewer: &Viewer, page: &RobotView<'_>) -> Markup {
             (evidence_graph(status))
             (evidence_table(viewer, status))
         }
+        @if let Some(snapshot) = &status.snapshot {
+            section aria-labelledby="snapshot" {
+                h2 #snapshot { "Snapshot" }
+                (snapshot_facts(viewer, status, snapshot))
+            }
+        }
         section aria-labelledby="actions" {
             h2 #actions { "Actions" }
             (actions(status))
@@ -93,6 +101,31 @@ pub fn robot(viewer: &Viewer, page: &RobotView<'_>) -> Markup {
                 a href={ "/v1/robots/" (path(name)) "/snapshot" } { "Snapshot as JSON" } }
         }
     }
+}
+
+/// What an agent would be given now, in short.
+fn snapshot_facts(viewer: &Viewer, status: &Status, snapshot: &Snapshot) -> Markup {
+    let SnapshotFacts { tasks, playbooks, lineage, is_lineage_cut, omitted, .. } = &snapshot.facts;
+    facts(vec![
+        ("As of", time(snapshot.snapshot_at.as_str(), viewer.now)),
+        (
+            "Lineage",
+            html! { (number(lineage.len() as u64)) @if *is_lineage_cut { ", and more than a snapshot names" } },
+        ),
+        ("Tasks", html! { (tasks.len()) }),
+        ("Playbooks", html! { (playbooks.len()) }),
+        (
+            "Left out",
+            html! { @match omitted {
+                Some(omitted) => { (counted(omitted.count, "payload")) " of " (counted(omitted.bytes, "byte")) ", beyond the limit of " (counted(omitted.limit, "byte")) }
+                None => "nothing",
+            } },
+        ),
+        (
+            "Digest",
+            html! { @if let Some(digest) = &status.snapshot_digest { code { (digest.to_string()) } } },
+        ),
+    ])
 }
 
 fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {

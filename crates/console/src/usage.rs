@@ -24,7 +24,10 @@ pub fn usage(viewer: &Viewer, report: &UsageReport) -> Markup {
         @if report.rows.is_empty() {
             (empty("No run and no execution is recorded.", Some("crealeph work run --task \"…\" --agent NAME")))
         } @else {
-            (chart(report))
+            (chart(report, "Tokens", |sum| sum.tokens, whole))
+            @if report.total.cost_usd > 0.0 {
+                (chart(report, "US$, as the agents reported them", |sum| sum.cost_usd, |cost| format!("{cost:.2}")))
+            } @else { p .quiet { "No agent reported a cost." } }
             div .scroll tabindex="0" role="group" aria-label="Usage" {
                 table {
                     thead { tr { th { "Name" } th .number { "Runs" } th .number { "Executions" } th .number { "Tokens" } th .number { "US$" } th .number { "Without tokens" } th .number { "Without cost" } } }
@@ -59,25 +62,60 @@ fn whole(tokens: f64) -> String {
     }
 }
 
-fn chart(report: &UsageReport) -> Markup {
-    let most = report.rows.iter().map(|row| row.sum.tokens).fold(0.0, f64::max);
+fn chart(report: &UsageReport, what: &str, of: fn(&UsageSum) -> f64, shown: fn(f64) -> String) -> Markup {
+    let most = report.rows.iter().map(|row| of(&row.sum)).fold(0.0, f64::max);
     let rows = || report.rows.iter().take(MAX_BARS);
     let height = rows().count() * BAR_HEIGHT;
-    let width = |tokens: f64| match most > 0.0 {
-        true => (tokens / most * (CHART_WIDTH - LABEL_WIDTH - 90.0)).max(1.0),
+    let width = |value: f64| match most > 0.0 {
+        true => (value / most * (CHART_WIDTH - LABEL_WIDTH - 90.0)).max(1.0),
         false => 1.0,
     };
     html! {
         figure {
-            svg .chart viewBox={ "0 0 " (CHART_WIDTH) " " (height) } role="img" aria-label="Tokens; the table below has the numbers" {
-                @for (at, row) in rows().enumerate() {
-                    @let top = at * BAR_HEIGHT;
-                    text x="0" y=(top + 15) { (line(&row.name).chars().take(26).collect::<String>()) }
-                    rect x=(LABEL_WIDTH) y=(top + 4) width=(format!("{:.1}", width(row.sum.tokens))) height=(BAR_HEIGHT - 8) rx="2" {}
-                    text x=(format!("{:.1}", LABEL_WIDTH + width(row.sum.tokens) + 6.0)) y=(top + 15) { (whole(row.sum.tokens)) }
+            div .scroll tabindex="0" role="group" aria-label={ "Chart: " (what) } {
+                svg .chart viewBox={ "0 0 " (CHART_WIDTH) " " (height) } role="img" aria-label={ (what) "; the table below has the numbers" } {
+                    @for (at, row) in rows().enumerate() {
+                        @let (top, value) = (at * BAR_HEIGHT, of(&row.sum));
+                        text x="0" y=(top + 15) { (line(&row.name).chars().take(26).collect::<String>()) }
+                        rect x=(LABEL_WIDTH) y=(top + 4) width=(format!("{:.1}", width(value))) height=(BAR_HEIGHT - 8) rx="2" {}
+                        text x=(format!("{:.1}", LABEL_WIDTH + width(value) + 6.0)) y=(top + 15) { (shown(value)) }
+                    }
                 }
             }
-            figcaption { "Tokens" @if report.rows.len() > MAX_BARS { ", the first " (MAX_BARS) " rows" } }
+            figcaption { (what) @if report.rows.len() > MAX_BARS { ", the first " (MAX_BARS) " rows" } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crealeph_runtime::usage::UsageRow;
+
+    #[test]
+    fn tokens_and_cost_have_a_chart_each() {
+        let sum = |cost_usd| UsageSum { runs: 1, tokens: 70.0, cost_usd, ..UsageSum::default() };
+        let report = |cost_usd| UsageReport {
+            by: "agent".to_owned(),
+            reported_by: "agents".to_owned(),
+            rows: vec![
+                UsageRow { name: "cheap".to_owned(), sum: sum(0.0) },
+                UsageRow { name: "dear".to_owned(), sum: sum(cost_usd) },
+            ],
+            rows_left_out: 0,
+            total: sum(cost_usd),
+            entries_read: 2,
+            is_cut: false,
+            oldest_read: None,
+        };
+        let chart =
+            |cost_usd| chart(&report(cost_usd), "US$", |sum| sum.cost_usd, |cost| format!("{cost:.2}"));
+        let drawn = chart(12.5).into_string();
+        assert!(
+            drawn.contains("dear</text><rect x=\"180\" y=\"26\" width=\"370.0\"")
+                && drawn.contains(">12.50<"),
+            "{drawn}"
+        );
+        assert!(drawn.contains("cheap</text><rect x=\"180\" y=\"4\" width=\"1.0\""), "{drawn}");
     }
 }

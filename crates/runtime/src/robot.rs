@@ -3,8 +3,9 @@
 use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::ComposeError;
+use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, TenantId};
 use crealeph_decision::builder::decide::policy_question;
 use crealeph_decision::coherence::coherence;
@@ -32,6 +33,8 @@ pub struct Status {
     pub at: Instant,
     /// What is known; `None` if nothing counts.
     pub snapshot: Option<Snapshot>,
+    /// BLAKE3 of its canonical text, as the record of an execution names it.
+    pub snapshot_digest: Option<Blake3>,
     /// The entry that came last of each type, sorted by type.
     pub latest: Vec<StoredEntry>,
     /// There are more types than those.
@@ -90,8 +93,10 @@ pub fn status(
         None => (None, ledger.now()),
     };
     let at = now.instant();
-    let actions = match &snapshot {
-        Some(snapshot) => standings(tenant, snapshot, rules, at)?,
+    let document = snapshot.as_ref().map(Snapshot::document).transpose()?;
+    let snapshot_digest = document.as_ref().map(|document| Blake3::of(document.canonical().as_bytes()));
+    let actions = match snapshot.as_ref().zip(document) {
+        Some((snapshot, document)) => standings(tenant, snapshot, document, rules, at),
         None => Vec::new(),
     };
     let steps = way_to_run(snapshot.as_ref(), rules, coherence, at);
@@ -99,22 +104,34 @@ pub fn status(
     let drafts = count_waiting(ledger, tenant, &rejected, robot, None)?.count;
     let (latest, has_more_types) = ledger.last_of_types(tenant, robot, MAX_TYPES)?;
     let (tenant_id, robot_id) = (tenant.clone(), robot.clone());
-    Ok(Status { tenant_id, robot_id, at, latest, has_more_types, drafts, snapshot, actions, steps })
+    Ok(Status {
+        tenant_id,
+        robot_id,
+        at,
+        latest,
+        has_more_types,
+        drafts,
+        snapshot,
+        snapshot_digest,
+        actions,
+        steps,
+    })
 }
 
 /// What the policy says of each action, asked with one snapshot.
 fn standings(
     tenant: &TenantId,
     snapshot: &Snapshot,
+    document: JsonObject,
     rules: &Rules,
     at: Instant,
-) -> Result<Vec<(ActionName, PolicyOutput)>, ComposeError> {
-    let mut question = policy_question(tenant, snapshot, snapshot.document()?, rules, None, at);
+) -> Vec<(ActionName, PolicyOutput)> {
+    let mut question = policy_question(tenant, snapshot, document, rules, None, at);
     let of_action = |action: &ActionName| {
         question.requested_action = Some(action.clone());
         (action.clone(), evaluate(&question, rules))
     };
-    Ok(rules.actions().map(of_action).collect())
+    rules.actions().map(of_action).collect()
 }
 
 /// A robot in a list of all.
