@@ -174,6 +174,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
             }
             SubjectBasis::Change(change) => {
                 (facts(vec![
+                    ("Run", html! { a href={ "/runs/" (change.run) } { code { (change.run) } } }),
                     ("Agent", html! { (line(&change.agent)) }),
                     ("Files", html! { (change.files.get()) @if change.protected { " " (badge("protected")) } @if change.tests { " " (badge("tests")) } }),
                     ("Tests", html! { @match (&change.test_command, change.tests_passed, change.tests_failed) {
@@ -186,7 +187,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
                 section aria-labelledby="task" { h2 #task { "Task" } (block(&change.task, "Task", None)) }
                 section aria-labelledby="diff" { h2 #diff { "Change" }
                     @match &change.diff {
-                        Some(text) => (diff(text, DiffBounds::PAGE, Some(&format!("/v1/inbox/{}", path(id))))),
+                        Some(text) => (diff(text, DiffBounds::PAGE, Some(&format!("/v1/inbox/{}/diff", path(id))))),
                         None => p { "The diff is too large for the ledger; in the workspace " code { "crealeph work diff" } " shows it. Its digest is " code { (change.diff_digest.to_string()) } "." },
                     }
                 }

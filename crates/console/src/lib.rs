@@ -38,4 +38,4 @@ pub use search::{SearchHit, SearchPage, search};
 pub use several::{MAX_SEVERAL, SeveralPage, several};
 pub use sign_in::{SignInPage, enrol, sign_in};
 pub use usage::usage;
-pub use work::{RunList, RunPage, UndoOffer, run, runs};
+pub use work::{OPEN_STATUSES, RUN_STATUSES, RunList, RunPage, UndoOffer, run, runs};

@@ -29,8 +29,8 @@ pub struct SearchPage<'s> {
     pub words: &'s str,
     /// Results.
     pub hits: &'s [SearchHit],
-    /// What was not looked at.
-    pub cut: Option<String>,
+    /// What was not looked at, and what is not shown.
+    pub cuts: &'s [String],
 }
 
 /// The page of a search.
@@ -41,8 +41,14 @@ pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
             label { span { "An id or its start, a robot, a path, words of a task" } input type="search" name="q" value=(page.words) maxlength="200"; }
             button type="submit" { "Search" }
         }
-        @if page.hits.is_empty() {
-            @if page.words.is_empty() { (empty("Type a search text.", None)) } @else { (empty("Nothing was found.", None)) }
+        @if page.hits.is_empty() && page.words.is_empty() {
+            (empty("Type a search text.", None))
+        } @else if page.hits.is_empty() {
+            div .empty {
+                p { "Nothing was found for " code { (line(page.words)) } "." }
+                p { "Looked through: the ids of entries, executions and runs and the names of robots, from their start; tasks, agents and changed paths of recorded runs, of open runs of this server's workspace and of held changes." }
+                p { "Try the first eight characters of an id, the start of a robot's name, or fewer words: all of them must be there." }
+            }
         } @else {
             div .scroll tabindex="0" role="group" aria-label="Results" {
                 table {
@@ -59,6 +65,6 @@ pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
                 }
             }
         }
-        @if let Some(cut) = &page.cut { p .cut { (cut) } }
+        @for cut in page.cuts { p .cut { (cut) } }
     }
 }

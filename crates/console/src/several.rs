@@ -63,7 +63,7 @@ fn one(viewer: &Viewer, case: &SubjectCase) -> Markup {
                     p { "Change of " (counted(change.files.get(), "file")) " by " (line(&change.agent))
                         @if change.protected { " " (badge("protected")) } @if change.tests { " " (badge("tests")) } }
                     @match &change.diff {
-                        Some(text) => details { summary { "The change" } (diff(text, DiffBounds::PART, Some(&format!("/v1/inbox/{}", path(id))))) },
+                        Some(text) => details { summary { "The change" } (diff(text, DiffBounds::PART, Some(&format!("/v1/inbox/{}/diff", path(id))))) },
                         None => p .quiet { "The diff is too large for the ledger; its digest is " code { (change.diff_digest.to_string()) } "." },
                     }
                 }

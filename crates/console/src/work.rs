@@ -14,6 +14,15 @@ use crate::parts::{
     query, short, time, words,
 };
 
+/// What a run can be filtered by: how it ended, then what one that is open is. `timeout` and what follows is known only of runs of the
+/// server's own workspace.
+pub const RUN_STATUSES: [&str; 8] =
+    ["succeeded", "failed", "denied", "timeout", "interrupted", "running", "held", "unsettled"];
+/// Those of runs that have not ended.
+pub const OPEN_STATUSES: [&str; 3] = ["running", "held", "unsettled"];
+/// Those that a log tells apart.
+const LOGGED_STATUSES: [&str; 3] = ["succeeded", "failed", "denied"];
+
 /// A page of the list.
 #[derive(Clone, Debug)]
 pub struct RunList<'w> {
@@ -27,16 +36,19 @@ pub struct RunList<'w> {
     pub agent: Option<&'w str>,
     /// The status that is filtered by.
     pub status: Option<&'w str>,
+    /// The server has a workspace of its own, whose runs may be seen.
+    pub has_workspace: bool,
 }
 
 /// The list.
 pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
-    let RunList { runs, open, next, agent, status } = list;
+    let RunList { runs, open, next, agent, status, has_workspace } = list;
+    let statuses = if *has_workspace { &RUN_STATUSES[..] } else { &LOGGED_STATUSES[..] };
     html! {
         h1 { "Work" }
         form .filter action="/runs" method="get" {
             (filter_field("Agent", "agent", *agent))
-            (filter_choice("Status", "status", &["succeeded", "failed"], *status))
+            (filter_choice("Status", "status", statuses, *status))
             button type="submit" { "Filter" }
         }
         @if let Some((open, has_more)) = open.as_ref().filter(|(open, _)| !open.is_empty()) {
@@ -45,7 +57,9 @@ pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
                 @if *has_more { p .cut { "There are more; see " code { "crealeph work status" } "." } }
             }
         }
-        @if runs.is_empty() && next.is_none() {
+        @if runs.is_empty() && next.is_none() && (agent.is_some() || status.is_some()) {
+            @if open.as_ref().is_none_or(|(open, _)| open.is_empty()) { (empty("No run matches this filter.", None)) }
+        } @else if runs.is_empty() && next.is_none() {
             (empty("No run is recorded here. A workspace records its runs in this ledger, or reports them to this server:", Some("crealeph work run --task \"…\" --agent NAME --report-to URL")))
         } @else {
             @if open.as_ref().is_some_and(|(open, _)| !open.is_empty()) { h2 { "Recorded" } }
@@ -87,15 +101,16 @@ fn logged_table(viewer: &Viewer, runs: &[LoggedRunReport]) -> Markup {
     html! {
         div .scroll tabindex="0" role="group" aria-label="Runs" {
             table {
-                thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th .number { "Tokens" } th .number { "US$" } th { "Started" } @if can_compare { th { "A" } th { "B" } } } }
+                thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th { "Tests" } th .number { "Tokens" } th .number { "US$" } th { "Started" } @if can_compare { th { "A" } th { "B" } } } }
                 tbody { @for (at, run) in runs.iter().enumerate() {
                     @let id = run.row.run.to_string();
                     tr data-row {
                         th scope="row" { a href={ "/runs/" (id) } { (short(&id)) } @if run.reported { " " (badge("reported")) } }
                         td .wide { (line(&run.row.task)) }
                         td { @if let Some(agent) = &run.row.agent { (line(agent)) } }
-                        td { (badge(&run.row.status)) }
+                        td { (badge(match run.row.outcome.as_str() { outcome if RUN_STATUSES.contains(&outcome) => outcome, _ => &run.row.status })) }
                         td .number { @if let Some(files) = run.row.files { (files) } }
+                        td { @if let (Some(passed), Some(failed)) = (run.tests_passed, run.tests_failed) { (number(passed)) " of " (number(passed + failed)) " passed" } }
                         td .number { @if let Some(tokens) = run.tokens { (number(tokens.max(0.0) as u64)) } }
                         td .number { @if let Some(cost) = run.cost_usd { (format!("{cost:.2}")) } }
                         td { (time(&run.row.started_at, viewer.now)) }

@@ -272,15 +272,14 @@ impl UsageSum {
 }
 
 fn of_run(run: &LoggedRun) -> Used {
-    let report = run.report(None);
-    let models = run.models();
+    let (row, models, (tokens, cost_usd)) = (run.row(None), run.models(), run.used());
     Used {
-        agent: report.row.agent,
+        agent: row.agent,
         models: (!models.is_empty()).then(|| models.join(", ")),
-        day: day(&report.row.started_at),
-        robot: report.robot_id,
-        tokens: report.tokens,
-        cost_usd: report.cost_usd,
+        day: day(&row.started_at),
+        robot: run.entry.content.robot_id.as_str().to_owned(),
+        tokens,
+        cost_usd,
         is_run: true,
     }
 }

@@ -112,6 +112,8 @@ fn logged_run() -> Value {
         ("reported", json!({ "type": "boolean" })),
         ("tokens", number()),
         ("costUsd", number()),
+        ("testsPassed", nullable(count())),
+        ("testsFailed", nullable(count())),
         ("seq", count()),
         ("recordedAt", instant()),
     ];

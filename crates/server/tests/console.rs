@@ -69,6 +69,9 @@ fn every_page_serves_only_its_roles() {
         ("/executions/r/none?replay=1", 404),
         ("/executions/r/none?replay=2", 400),
         ("/runs", 200),
+        ("/runs?status=denied", 200),
+        ("/runs?status=held", 200),
+        ("/runs?status=lost", 400),
         ("/runs/none", 404),
         ("/runs/none/output", 404),
         ("/runs/none/output?after=x", 400),
@@ -415,4 +418,39 @@ fn webhooks_are_seen_by_those_who_see_grants_and_deleted_by_admins() {
     assert!(page.contains(">deleted<") && !page.contains(&path), "{page}");
     let listed = server.get("/v1/webhooks", &tokens[1]).json();
     assert_eq!(listed["webhooks"][0]["state"], "deleted", "{listed}");
+}
+
+#[test]
+fn a_search_finds_ids_by_index_and_says_what_it_did_not_show() {
+    let server = Running::start();
+    let browser = Browser::sign_in(&server, &server.key("own", "writer")).unwrap();
+    let run = |number: usize| format!("0190a6f0-7c2e-7d31-8a4e-{number:012x}");
+    let receipt = |number| {
+        json!({
+            "robotId": "r", "module": "work", "source": "coder", "type": "run_receipt", "state": "succeeded",
+            "key": format!("run_receipt:{}", run(number)), "payload": {},
+        })
+    };
+    server.append_as("own", &(0..250).map(receipt).collect::<Vec<_>>());
+    let found = |words: &str| browser.get(&format!("/search?q={words}")).text();
+    let link = |number| format!("href=\"/runs/{}\"", run(number));
+    // The oldest is not one of the newest 200, which are looked at for words.
+    for words in [run(0), run(0).to_uppercase()] {
+        let page = found(&words);
+        assert!(page.contains(&link(0)) && page.matches("<td>run</td>").count() == 1, "{page}");
+    }
+    let page = found("0190a6f0");
+    assert_eq!(page.matches("<td>run</td>").count(), 10);
+    assert!(page.contains("Of runs, the first 10 are shown."), "{page}");
+    // An agent's name in the window; all words must be there.
+    assert!(found("CODER").contains(&link(249)));
+    let nothing = found("coder+nonsense");
+    assert!(!nothing.contains("/runs/0190") && nothing.contains("<code>coder nonsense</code>"), "{nothing}");
+    assert!(
+        nothing.contains("Looked through: the ids of entries") && nothing.contains("Try the first eight")
+    );
+    assert!(nothing.contains("Of runs, the newest 200 were looked at"), "{nothing}");
+    // Another tenant finds nothing of it.
+    let stranger = Browser::sign_in(&server, &server.key("other", "operator")).unwrap();
+    assert!(!stranger.get(&format!("/search?q={}", run(0))).text().contains("/runs/0190"));
 }

@@ -76,7 +76,7 @@ fn example(
         "backtestPolicy" => (path, Some("{}")),
         // For another robot, so that the other tenant has none of the name `r`.
         "appendEntries" => (path, Some(OTHER_DRAFT)),
-        "getEntry" | "getLineage" | "proveEntry" | "getInboxItem" | "explainApproval" => {
+        "getEntry" | "getLineage" | "proveEntry" | "getInboxItem" | "getInboxDiff" | "explainApproval" => {
             (path.replace("{id}", entry), None)
         }
         "proveConsistency" => (format!("{path}?older=1&newer=1"), None),
@@ -101,7 +101,7 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         // The Builder has not run, so there is no record of the execution.
         "explainExecution" | "replayExecution" | "getBuilderRun" | "cancelBuilderRun" => 404,
         // There is no draft of the id, and the statements are for another tenant.
-        "getInboxItem" | "explainApproval" | "prepareVerdict" | "recordVerdict" => 404,
+        "getInboxItem" | "getInboxDiff" | "explainApproval" | "prepareVerdict" | "recordVerdict" => 404,
         "enrolPerson" | "invitePerson" | "revokePerson" | "setRules" => 422,
         // No invitation is open.
         "preparePasskey" | "enrolPasskey" => 422,

@@ -21,6 +21,7 @@ mod scratch;
 mod second;
 
 mod agreement;
+mod details;
 mod own_workspace;
 mod pages;
 mod passkeys;

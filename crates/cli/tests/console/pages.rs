@@ -11,14 +11,14 @@ use crate::stories::tell;
 /// Entries that would act, hide or overflow if they were not shown as text.
 const HOSTILE: &str = r#"{"robotId":"<img src=x onerror=alert(1)>","module":"</td><script>document.title='hacked'</script>","source":"s","type":"signal","state":"\u202efinal","payload":{"text":"</pre><script>document.title='hacked'</script>"}}"#;
 
-struct Demo {
+pub(crate) struct Demo {
     scratch: Scratch,
-    url: String,
+    pub(crate) url: String,
     child: Option<Child>,
 }
 
 impl Demo {
-    fn serve() -> Demo {
+    pub(crate) fn serve() -> Demo {
         let scratch = Scratch::new();
         let mut command =
             scratch.command(&["demo", "--folder", "demo", "--serve", "--listen", "127.0.0.1:0"]);
@@ -34,7 +34,7 @@ impl Demo {
         Demo { url: said["url"].as_str().unwrap().to_owned(), scratch, child: Some(child) }
     }
 
-    fn run(&self, args: &[&str]) -> String {
+    pub(crate) fn run(&self, args: &[&str]) -> String {
         let mut command = self.scratch.command(args);
         command.current_dir(self.scratch.path().join("demo/decisions")).env("HOME", self.scratch.path());
         let (code, stdout, stderr) = ended(command.spawn().unwrap());
@@ -42,7 +42,7 @@ impl Demo {
         stdout
     }
 
-    fn link(&self, role: &str) -> String {
+    pub(crate) fn link(&self, role: &str) -> String {
         let said: Value =
             serde_json::from_str(&self.run(&["key", "link", "--role", role, "--url", &self.url, "--json"]))
                 .unwrap();

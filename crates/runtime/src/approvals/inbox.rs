@@ -46,15 +46,31 @@ pub fn inbox(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<ItemPage, ApprovalError> {
-    let SubjectReader { ledger, tenant, scopes } = of;
-    let history = ApprovalHistory::load(ledger, tenant)?;
-    let history = history.filter(|history| history.judge.had_people());
-    let reader = InboxReader { ledger, tenant, scopes, history: history.as_ref() };
+    let history = judged(of)?;
+    let reader = InboxReader::of(of, history.as_ref());
     let drafts = reader.drafts(robot, cursor, limit)?;
     match robot {
         None => Ok(merged_newest(drafts, reader.changes(cursor, limit)?, limit, |item| item.entry.seq)),
         Some(_) => Ok(drafts),
     }
+}
+
+/// A page of the held changes that wait, newest first, and where it continues.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn waiting_changes(
+    of: SubjectReader<'_>,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<ItemPage, ApprovalError> {
+    InboxReader::of(of, judged(of)?.as_ref()).changes(cursor, limit)
+}
+
+/// What the log says of approvals, if anyone was enrolled.
+fn judged(of: SubjectReader<'_>) -> Result<Option<ApprovalHistory>, ApprovalError> {
+    let history = ApprovalHistory::load(of.ledger, of.tenant)?;
+    Ok(history.filter(|history| history.judge.had_people()))
 }
 
 /// Reads what waits, by what the log says of approvals.
@@ -65,7 +81,12 @@ struct InboxReader<'r> {
     history: Option<&'r ApprovalHistory>,
 }
 
-impl InboxReader<'_> {
+impl<'r> InboxReader<'r> {
+    fn of(of: SubjectReader<'r>, history: Option<&'r ApprovalHistory>) -> Self {
+        let SubjectReader { ledger, tenant, scopes } = of;
+        InboxReader { ledger, tenant, scopes, history }
+    }
+
     fn drafts(
         &self,
         robot: Option<&RobotId>,

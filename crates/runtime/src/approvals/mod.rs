@@ -31,7 +31,7 @@ pub use history::{
     ApprovalHistory, StatementSigner, UnsignedError, append_unsigned, is_unsigned_refused, record,
     record_once, rules_in_force,
 };
-pub use inbox::{InboxItem, RejectedSubjects, inbox};
+pub use inbox::{InboxItem, RejectedSubjects, inbox, waiting_changes};
 pub use inbox_report::{ChangeOutline, InboxPage, InboxRow, LapsedVerdict, VerdictOutline, rule_in_words};
 pub use likeness::SubjectLikeness;
 pub use passkeys::{

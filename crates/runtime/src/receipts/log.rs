@@ -19,6 +19,7 @@ use super::signers::signer_log;
 use crate::approvals::change_of;
 use crate::entries::{PageQuery, bounded_page, merged_newest};
 use crate::report::{ReceiptProof, RunRow, RunStory, log_row, receipt_proof, stated_story};
+use crate::work::counts_in_log;
 use crate::work::receipt::{DIFF_FILE, RESULT_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
 use crate::work::{ItemResult, RunReader, RunsError};
 
@@ -71,6 +72,10 @@ pub struct LoggedRunReport {
     pub tokens: Option<f64>,
     /// US dollars, as the agent reported them.
     pub cost_usd: Option<f64>,
+    /// How many tests passed, if they ran and their runner counted them.
+    pub tests_passed: Option<u64>,
+    /// How many tests failed.
+    pub tests_failed: Option<u64>,
     /// The entry of the receipt.
     pub entry: String,
     /// The entry's sequence number.
@@ -168,7 +173,7 @@ pub(super) fn reported_hash(entry: &StoredEntry) -> Option<Blake3> {
 
 impl LoggedRun {
     /// The run whose receipt an entry holds or names.
-    pub(crate) fn of(entry: StoredEntry) -> Option<Self> {
+    pub fn of(entry: StoredEntry) -> Option<Self> {
         let key = entry.content.key.as_ref()?.as_str();
         let (run, is_reported) = match key.strip_prefix(RUN_RECEIPT_KEY) {
             Some(run) => (Uuid::parse(run)?, false),
@@ -201,20 +206,37 @@ impl LoggedRun {
             .map(|artifact| artifact.path.as_str())
     }
 
-    /// As it is listed, with what the workspace on this machine knows of how it ended.
-    pub fn report(&self, kept: Option<&RunReader>) -> LoggedRunReport {
-        let LoggedRun { entry, run, is_reported, read } = self;
-        let stated = read.as_ref().map(|read| &read.statement.predicate);
-        let receipt = read.as_ref().map(|read| &read.receipt);
-        let mut row = log_row(*run, entry, stated);
+    /// In one line, with what the workspace on this machine knows of how it ended.
+    pub fn row(&self, kept: Option<&RunReader>) -> RunRow {
+        let stated = self.read.as_ref().map(|read| &read.statement.predicate);
+        let mut row = log_row(self.run, &self.entry, stated);
         kept.into_iter().for_each(|reader| standing(&mut row, reader));
+        row
+    }
+
+    /// Tokens and US dollars, as the agent reported them.
+    pub(crate) fn used(&self) -> (Option<f64>, Option<f64>) {
+        let receipt = self.read.as_ref().map(|read| &read.receipt);
+        let tokens = receipt.and_then(|receipt| receipt.tokens_used).map(|tokens| tokens.get());
+        (tokens, receipt.and_then(|receipt| receipt.cost_usd).map(|cost| cost.get()))
+    }
+
+    /// As it is listed.
+    pub fn report(&self, kept: Option<&RunReader>) -> LoggedRunReport {
+        let LoggedRun { entry, is_reported, read, .. } = self;
+        let stated = read.as_ref().map(|read| &read.statement.predicate);
+        let (tokens, cost_usd) = self.used();
+        let log = read.as_ref().and_then(|read| read.receipt.test_log.as_deref());
+        let tests = log.and_then(counts_in_log);
         LoggedRunReport {
-            row,
+            row: self.row(kept),
             workspace: stated.map(|stated| stated.workspace.as_str().to_owned()),
             robot_id: entry.content.robot_id.as_str().to_owned(),
             reported: *is_reported,
-            tokens: receipt.and_then(|receipt| receipt.tokens_used).map(|tokens| tokens.get()),
-            cost_usd: receipt.and_then(|receipt| receipt.cost_usd).map(|cost| cost.get()),
+            tokens,
+            cost_usd,
+            tests_passed: tests.map(|tests| tests.passed),
+            tests_failed: tests.map(|tests| tests.failed),
             entry: entry.id.as_str().to_owned(),
             seq: entry.seq.get(),
             recorded_at: entry.created_at.to_string(),

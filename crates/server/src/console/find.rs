@@ -1,117 +1,256 @@
-//! Search: ids, their prefixes and names of robots by index; paths and words of tasks in a window of the newest runs, which says
-//! what was not searched.
+//! Search: ids, their prefixes and names of robots by index; words of tasks, agents and paths in windows of the newest runs and held
+//! changes. The page says what was not searched, and what is not shown.
 
 use crealeph_console::{self as view, PageFrame, SearchHit, SearchPage, Section};
-use crealeph_contracts::scalar::{LedgerId, RobotId};
-use crealeph_ledger::IdKind;
-use crealeph_runtime::receipts::{RunLogQuery, runs_of_log};
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, RobotId};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_ledger::{Filter, IdKind, Order, StoredEntry};
+use crealeph_runtime::approvals::{InboxItem, SubjectReader, waiting_changes};
+use crealeph_runtime::receipts::{LoggedRun, RunLogQuery, run_of_log, runs_of_log};
+use crealeph_runtime::report::{RunRow, workspace_row};
 use crealeph_runtime::robot;
 
 use super::{encoded, html, viewer};
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::reply::Reply;
+use crate::routes::work;
 
-/// How many of each kind are shown, and how many of the newest runs are looked at.
+/// How many of each kind are shown.
 const MAX_HITS: usize = 10;
+/// One more than are shown tells whether there are more.
+const LOOKED_UP: usize = MAX_HITS + 1;
+/// How many of the newest runs, and of the newest held changes, are looked at for words.
 const MAX_RUNS: usize = 200;
 const MAX_RUN_BYTES: usize = 4 << 20;
+const MAX_CHANGES: usize = 50;
+/// How many of the newest entries of an execution tell whose it is.
+const EXECUTION_ENTRIES: usize = 16;
 
 pub(super) fn search(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
     let words = call.text("q").unwrap_or("").trim();
-    let (mut hits, mut cut) = (Vec::new(), None);
+    let mut found = Found { call, words: Words::of(words), hits: Vec::new(), cuts: Vec::new() };
     if !words.is_empty() {
-        hits.extend(robots(call, words)?);
-        hits.extend(by_id(call, words)?);
-        let (runs, is_cut) = runs(call, words)?;
-        hits.extend(runs);
-        cut = is_cut
-            .then(|| format!("Of runs, only the newest {MAX_RUNS} were looked at for words and paths."));
+        found.robots(words)?;
+        found.entries(words)?;
+        found.executions(words)?;
+        found.changes(words)?;
+        found.runs(words)?;
     }
+    let Found { hits, cuts, .. } = found;
     let frame = PageFrame { viewer: &viewer, section: Section::Search, title: "Search", live: None };
-    Ok(html(frame.of(view::search(&viewer, &SearchPage { words, hits: &hits, cut }))))
+    Ok(html(frame.of(view::search(&viewer, &SearchPage { words, hits: &hits, cuts: &cuts }))))
 }
 
-/// The robots whose names begin so.
-fn robots(call: &Call, words: &str) -> Result<Vec<SearchHit>, Problem> {
-    let who = call.who()?;
-    let Ok(name) = RobotId::parse(words) else { return Ok(Vec::new()) };
-    let scopes = &call.app.scopes;
-    let exact = match who.covers(&name) {
-        true => robot::summary(call.ledger(), &who.tenant_id, scopes, &name)?,
-        false => None,
-    };
-    let mut found: Vec<_> = exact.into_iter().collect();
-    if who.robot_id.is_none() {
-        let (after, _) = robot::robots(call.ledger(), &who.tenant_id, scopes, Some(&name), MAX_HITS)?;
-        found.extend(after.into_iter().take_while(|robot| robot.robot_id.as_str().starts_with(words)));
+/// The words of a search in lower case: a text has them if it has each.
+struct Words(Vec<String>);
+
+impl Words {
+    fn of(text: &str) -> Self {
+        Words(text.split_whitespace().map(str::to_lowercase).collect())
     }
-    let hits = found.into_iter().map(|robot| SearchHit {
-        kind: "robot",
-        href: format!("/robots/{}", encoded(robot.robot_id.as_str())),
-        id: robot.robot_id.as_str().to_owned(),
-        about: String::new(),
-        at: robot.last_event.as_ref().map(|event| event.created_at.to_string()),
-        state: robot.coherence.map(|coherence| coherence.as_str().to_owned()),
-    });
-    Ok(hits.collect())
+
+    fn are_in<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> bool {
+        let texts: Vec<String> = texts.into_iter().map(str::to_lowercase).collect();
+        self.0.iter().all(|word| texts.iter().any(|text| text.contains(word)))
+    }
 }
 
-/// Entries and executions whose ids begin so.
-fn by_id(call: &Call, words: &str) -> Result<Vec<SearchHit>, Problem> {
-    let who = call.who()?;
-    let (ledger, tenant) = (call.ledger(), &who.tenant_id);
-    let mut hits = Vec::new();
-    for id in ledger.ids_starting(tenant, IdKind::Entry, words, MAX_HITS)? {
-        let Ok(id) = LedgerId::parse(&id) else { continue };
-        let Some(entry) = ledger.get(tenant, &id)?.filter(|entry| who.sees(entry)) else { continue };
-        hits.push(SearchHit {
-            kind: "entry",
-            href: format!("/ledger/{}", encoded(id.as_str())),
-            about: format!("{} of {}", entry.content.kind, entry.content.robot_id),
-            at: Some(entry.created_at.to_string()),
-            state: Some(entry.content.state.as_str().to_owned()),
-            id: id.as_str().to_owned(),
-        });
-    }
-    for id in ledger.ids_starting(tenant, IdKind::Execution, words, MAX_HITS)? {
-        let href = format!("/ledger?execution={}", encoded(&id));
-        // A restricted key sees its own robot's entries on that page alone; the id itself would reveal others to it.
-        if who.robot_id.is_none() {
-            let about = "execution of the Builder".to_owned();
-            hits.push(SearchHit { kind: "execution", id, about, href, at: None, state: None });
+struct Found<'c> {
+    call: &'c Call,
+    words: Words,
+    hits: Vec<SearchHit>,
+    cuts: Vec<String>,
+}
+
+impl Found<'_> {
+    /// Adds what was found of a kind, as many as are shown.
+    fn add(&mut self, kind: &str, mut hits: Vec<SearchHit>) {
+        if hits.len() > MAX_HITS {
+            hits.truncate(MAX_HITS);
+            self.cuts.push(format!(
+                "Of {kind}, the first {MAX_HITS} are shown. A longer search text finds fewer."
+            ));
         }
+        self.hits.append(&mut hits);
     }
-    Ok(hits)
+
+    /// The robots whose names begin so.
+    fn robots(&mut self, words: &str) -> Result<(), Problem> {
+        let call = self.call;
+        let who = call.who()?;
+        let Ok(name) = RobotId::parse(words) else { return Ok(()) };
+        let scopes = &call.app.scopes;
+        let exact = match who.covers(&name) {
+            true => robot::summary(call.ledger(), &who.tenant_id, scopes, &name)?,
+            false => None,
+        };
+        let mut found: Vec<_> = exact.into_iter().collect();
+        if who.robot_id.is_none() {
+            let (after, _) = robot::robots(call.ledger(), &who.tenant_id, scopes, Some(&name), LOOKED_UP)?;
+            found.extend(after.into_iter().take_while(|robot| robot.robot_id.as_str().starts_with(words)));
+        }
+        let hits = found.into_iter().map(|robot| SearchHit {
+            kind: "robot",
+            href: format!("/robots/{}", encoded(robot.robot_id.as_str())),
+            id: robot.robot_id.as_str().to_owned(),
+            about: String::new(),
+            at: robot.last_event.as_ref().map(|event| event.created_at.to_string()),
+            state: robot.coherence.map(|coherence| coherence.as_str().to_owned()),
+        });
+        self.add("robots", hits.collect());
+        Ok(())
+    }
+
+    /// Entries whose ids begin so.
+    fn entries(&mut self, words: &str) -> Result<(), Problem> {
+        let who = self.call.who()?;
+        let (ledger, tenant) = (self.call.ledger(), &who.tenant_id);
+        let mut hits = Vec::new();
+        for id in ledger.ids_starting(tenant, IdKind::Entry, words, LOOKED_UP)? {
+            let Ok(id) = LedgerId::parse(&id) else { continue };
+            let Some(entry) = ledger.get(tenant, &id)?.filter(|entry| who.sees(entry)) else { continue };
+            let href = format!("/ledger/{}", encoded(id.as_str()));
+            hits.push(entry_hit("entry", id.as_str(), href, &entry));
+        }
+        self.add("entries", hits);
+        Ok(())
+    }
+
+    /// Executions whose ids begin so, of each robot that has one of the id. One without an event has no page but its entries.
+    fn executions(&mut self, words: &str) -> Result<(), Problem> {
+        let who = self.call.who()?;
+        let (ledger, tenant) = (self.call.ledger(), &who.tenant_id);
+        let mut hits = Vec::new();
+        for id in ledger.ids_starting(tenant, IdKind::Execution, words, LOOKED_UP)? {
+            let Ok(execution) = ExecutionId::parse(&id) else { continue };
+            let filter =
+                Filter { robot_id: who.robot_id.clone(), execution_id: Some(execution), ..Filter::default() };
+            let page = ledger.list(tenant, &filter, Order::NewestFirst, None, EXECUTION_ENTRIES)?;
+            let entries: Vec<StoredEntry> =
+                page.entries.into_iter().filter(|entry| who.sees(entry)).collect();
+            let events = || entries.iter().filter(|entry| entry.content.is_event());
+            let mut robots: Vec<&RobotId> = events().map(|event| &event.content.robot_id).collect();
+            robots.sort();
+            robots.dedup();
+            for robot in &robots {
+                let Some(newest) = events().find(|event| event.content.robot_id == **robot) else { continue };
+                let href = format!("/executions/{}/{}", encoded(robot.as_str()), encoded(&id));
+                hits.push(entry_hit("execution", &id, href, newest));
+            }
+            if let (true, Some(newest)) = (robots.is_empty(), entries.first()) {
+                hits.push(entry_hit("execution", &id, format!("/ledger?execution={}", encoded(&id)), newest));
+            }
+        }
+        self.add("executions", hits);
+        Ok(())
+    }
+
+    /// Held changes that await approval: of a run whose id begins so, or with the words. They are of no robot.
+    fn changes(&mut self, words: &str) -> Result<(), Problem> {
+        let call = self.call;
+        let who = call.who()?;
+        if who.robot_id.is_some() {
+            return Ok(());
+        }
+        let of = SubjectReader { ledger: call.ledger(), tenant: &who.tenant_id, scopes: &call.app.scopes };
+        let (items, next) = waiting_changes(of, None, MAX_CHANGES)?;
+        if next.is_some() {
+            self.cuts.push(format!("Of held changes, the newest {MAX_CHANGES} were looked at."));
+        }
+        let wanted = words.to_lowercase();
+        let hits = items.iter().filter_map(|InboxItem { entry, subject, change, .. }| {
+            let change = change.as_ref()?;
+            let paths = change.paths.as_slice().iter().map(|file| file.path.as_str());
+            let is_found = subject.id.as_str().starts_with(&wanted)
+                || self.words.are_in([change.task.as_ref(), change.agent.as_ref()].into_iter().chain(paths));
+            is_found.then(|| SearchHit {
+                kind: "held change",
+                href: format!("/inbox/{}", encoded(subject.id.as_str())),
+                id: subject.id.as_str().to_owned(),
+                about: change.task.lines().next().unwrap_or_default().to_owned(),
+                at: Some(entry.created_at.to_string()),
+                state: Some("held".to_owned()),
+            })
+        });
+        let hits = hits.take(LOOKED_UP).collect();
+        self.add("held changes", hits);
+        Ok(())
+    }
+
+    /// Runs whose id begins so, however old they are or whether they have ended; and those of the newest whose task, agent or paths have
+    /// the words.
+    fn runs(&mut self, words: &str) -> Result<(), Problem> {
+        let call = self.call;
+        let who = call.who()?;
+        let (ledger, tenant) = (call.ledger(), &who.tenant_id);
+        let mut rows: Vec<RunRow> = Vec::new();
+        let mut add = |row: RunRow| {
+            if rows.len() < LOOKED_UP && !rows.iter().any(|known| known.run == row.run) {
+                rows.push(row);
+            }
+        };
+        let start = words.to_lowercase();
+        for kind in [IdKind::Receipt, IdKind::ReportedReceipt] {
+            for id in ledger.ids_starting(tenant, kind, &start, LOOKED_UP)? {
+                let Some(run) = Uuid::parse(&id) else { continue };
+                let found = run_of_log(ledger, tenant, &run, |entry| who.sees(entry))?;
+                found.into_iter().for_each(|run| add(run.row(None)));
+            }
+        }
+        // Whose a run is that has no entry yet is not known, so a restricted key sees none.
+        if let Some(reader) = call.own_runs()?.filter(|_| who.robot_id.is_none()) {
+            for run in reader.starting(&start, LOOKED_UP) {
+                if let Some(summary) = reader.get(&run) {
+                    add(workspace_row(&reader, &summary)?);
+                }
+            }
+        }
+        let open = work::open_rows(call)?.unwrap_or_default().0;
+        let texts = |row: &RunRow| [Some(row.task.clone()), row.agent.clone()];
+        let has_words = |row: &RunRow| self.words.are_in(texts(row).iter().flatten().map(String::as_str));
+        open.into_iter().filter(has_words).for_each(&mut add);
+        let query = RunLogQuery {
+            robot: who.robot_id.clone(),
+            limit: MAX_RUNS,
+            max_bytes: MAX_RUN_BYTES,
+            ..RunLogQuery::default()
+        };
+        let (runs, next) = runs_of_log(ledger, tenant, &query, |entry| who.sees(entry))?;
+        let with_words = |run: &LoggedRun| {
+            let row = run.row(None);
+            let named = texts(&row);
+            let all = named.iter().flatten().map(String::as_str).chain(run.paths());
+            self.words.are_in(all).then_some(row)
+        };
+        runs.iter().filter_map(with_words).for_each(&mut add);
+        if next.is_some() {
+            self.cuts.push(format!(
+                "Of runs, the newest {MAX_RUNS} were looked at for words and paths; by the start of its id, every run is found."
+            ));
+        }
+        let hits = rows.into_iter().map(|row| SearchHit {
+            kind: "run",
+            href: format!("/runs/{}", row.run),
+            id: row.run.to_string(),
+            about: row.task,
+            at: Some(row.started_at),
+            state: Some(row.status),
+        });
+        let hits = hits.collect();
+        self.add("runs", hits);
+        Ok(())
+    }
 }
 
-/// Runs whose id begins so, or whose task or agent has the words; and whether there are older ones.
-fn runs(call: &Call, words: &str) -> Result<(Vec<SearchHit>, bool), Problem> {
-    let who = call.who()?;
-    let query = RunLogQuery {
-        robot: who.robot_id.clone(),
-        limit: MAX_RUNS,
-        max_bytes: MAX_RUN_BYTES,
-        ..RunLogQuery::default()
-    };
-    let (runs, next) = runs_of_log(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?;
-    let wanted = words.to_lowercase();
-    let hits = runs.iter().filter_map(|run| {
-        let (report, id) = (run.report(None), run.run.to_string());
-        let has = |text: &str| text.to_lowercase().contains(&wanted);
-        let is_found = id.starts_with(&wanted)
-            || has(&report.row.task)
-            || report.row.agent.as_deref().is_some_and(has)
-            || run.paths().any(has);
-        is_found.then(|| SearchHit {
-            kind: "run",
-            href: format!("/runs/{id}"),
-            id,
-            about: report.row.task,
-            at: Some(report.row.started_at),
-            state: Some(report.row.status),
-        })
-    });
-    Ok((hits.take(MAX_HITS).collect(), next.is_some()))
+fn entry_hit(kind: &'static str, id: &str, href: String, entry: &StoredEntry) -> SearchHit {
+    SearchHit {
+        kind,
+        id: id.to_owned(),
+        about: format!("{} of {}", entry.content.kind, entry.content.robot_id),
+        href,
+        at: Some(entry.created_at.to_string()),
+        state: Some(entry.content.state.as_str().to_owned()),
+    }
 }

@@ -11,6 +11,7 @@ mod work;
 use axum::http::{HeaderValue, StatusCode, header};
 use crealeph_console as view;
 use crealeph_decision::access::Permission;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
@@ -142,7 +143,7 @@ const PAGES: &[Route] = &[
         READ,
         &[
             query("agent", ParameterKind::Identifier, "only of this agent"),
-            query("status", ParameterKind::Words(&["succeeded", "failed"]), "only runs with this status"),
+            query("status", ParameterKind::Words(&view::RUN_STATUSES), "only runs with this status"),
             CURSOR,
         ],
         work::runs,
@@ -267,8 +268,11 @@ pub(crate) fn problem_page(problem: &Problem, target: &str, request_id: &str) ->
     reply
 }
 
+/// What is encoded in a path or query, as the pages do it.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
 fn encoded(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 /// Who looks at a page. Called before anything else is read, so that the page has everything up to [`view::Viewer::seq`].

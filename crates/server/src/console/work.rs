@@ -1,7 +1,7 @@
 //! The pages of work runs: the list, one run, its output, two side by side; and the form that undoes one.
 
 use axum::http::StatusCode;
-use crealeph_console::{self as view, OUTPUT_BYTES, PageFrame, RunOutput, Section, UndoOffer};
+use crealeph_console::{self as view, OPEN_STATUSES, OUTPUT_BYTES, PageFrame, RunOutput, Section, UndoOffer};
 use crealeph_decision::access::Permission;
 use crealeph_runtime::receipts::RunFileError;
 use crealeph_runtime::report::RunStory;
@@ -11,28 +11,49 @@ use super::{html, redirect, viewer};
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
+use crate::routes::approvals;
 use crate::routes::work::{self, FoundRun};
 use crate::workspace::start_undo;
 
 pub(super) fn runs(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
-    let (runs, next) = work::page(call, ROWS)?;
+    let (runs, next) = match call.text("status").is_some_and(|status| OPEN_STATUSES.contains(&status)) {
+        // No receipt has such a status.
+        true => (Vec::new(), None),
+        false => work::page(call, ROWS)?,
+    };
     let (agent, status) = (call.text("agent"), call.text("status"));
     let is_first = call.text("cursor").is_none();
+    let has_workspace = call.who()?.robot_id.is_none() && call.own_runs()?.is_some();
     // What is open has not ended in any way.
-    let mut open = if is_first && status.is_none() { work::open_rows(call)? } else { None };
-    if let (Some((rows, _)), Some(agent)) = (&mut open, agent) {
-        rows.retain(|row| row.agent.as_deref() == Some(agent));
+    let is_of_open = status.is_none_or(|status| OPEN_STATUSES.contains(&status));
+    let mut open = if is_first && is_of_open { work::open_rows(call)? } else { None };
+    if let Some((rows, _)) = &mut open {
+        rows.retain(|row| agent.is_none_or(|agent| row.agent.as_deref() == Some(agent)));
+        rows.retain(|row| status.is_none_or(|status| row.status == status));
     }
-    let list = view::RunList { runs: &runs, open, next, agent, status };
+    let list = view::RunList { runs: &runs, open, next, agent, status, has_workspace };
     let live = is_first.then_some("");
     let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live };
     Ok(html(frame.of(view::runs(&viewer, &list))))
 }
 
+/// The run that the path names. One elsewhere that has not ended has no page here, but its held change has.
+fn found(call: &Call) -> Result<FoundRun, Problem> {
+    work::found(call).map_err(|problem| {
+        let held = approvals::named(call).and_then(|id| approvals::seen(call, &id));
+        match held.is_ok_and(|case| case.basis.change().is_some()) {
+            true => problem.with_hint(
+                "its change is held in another workspace, and is in the inbox; the run has a page here once its receipt is recorded",
+            ),
+            false => problem,
+        }
+    })
+}
+
 pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
-    let run = work::found(call)?;
+    let run = found(call)?;
     let diff = here(run.diff(call))?;
     let mut story = run.story(call)?;
     diff.iter().for_each(|diff| story.add_diff(diff));

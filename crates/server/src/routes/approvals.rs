@@ -1,6 +1,7 @@
 //! Approvals: the inbox, the statement of a verdict, signed verdicts, and why a subject has its state. The
 //! signature proves the person; the key only authorises the request. The server cannot sign.
 
+use axum::http::StatusCode;
 use crealeph_contracts::approval::{
     ApprovalDocument, MAX_REASON_BYTES, SignedPayload, VerdictRequest, VerdictStatement,
 };
@@ -15,11 +16,14 @@ use crealeph_runtime::approvals::{
 use crealeph_runtime::entries::NewestPage;
 use serde_json::{Value, json};
 
+use super::work::{DIFF_TYPE, diff_reply};
 use super::{CURSOR, LIMIT, answer, in_path, query};
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
-use crate::route::{Access, Handler, Parameter, ParameterKind, RequestBody, RobotScope, Route, Verb};
+use crate::route::{
+    Access, AnswerShape, Handler, Parameter, ParameterKind, RequestBody, RobotScope, Route, Verb,
+};
 use crate::schemas::Schema;
 
 const USUAL_PAGE: usize = 100;
@@ -50,6 +54,24 @@ pub(super) const ROUTES: &[Route] = &[
         answer: answer("the draft or change, its evidence, rule and state", "InboxSubject"),
         problems: &[409],
         handler: Handler::Blocking(show),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/inbox/{id}/diff",
+        name: "getInboxDiff",
+        summary: "Get the diff of a held change as a file",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[SUBJECT],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the diff, in unified form; 404 for a draft, or if the diff is too large for the ledger",
+            media_type: DIFF_TYPE,
+            schema: Schema::Text,
+            also: &[],
+        },
+        problems: &[409],
+        handler: Handler::Blocking(diff),
     },
     Route {
         method: Verb::Get,
@@ -123,6 +145,17 @@ pub(crate) fn page(call: &Call, limit: usize) -> Result<NewestPage<InboxItem>, P
 
 fn show(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(seen(call, &named(call)?)?.decision_json()?))
+}
+
+fn diff(call: &Call) -> Result<Reply, Problem> {
+    let case = seen(call, &named(call)?)?;
+    match case.basis.change().map(|change| (&change.run, &change.diff)) {
+        Some((run, Some(diff))) => Ok(diff_reply(run, diff.to_string())),
+        Some((run, None)) => Err(Problem::unknown_id("diff").with_hint(format!(
+            "it is too large for the ledger; `crealeph work diff {run}` shows it in its workspace"
+        ))),
+        None => Err(unknown()),
+    }
 }
 
 fn why(call: &Call) -> Result<Reply, Problem> {

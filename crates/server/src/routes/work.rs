@@ -1,10 +1,12 @@
 //! Work runs from the log, and from the workspace on this machine: listed, shown, verified, compared, with diff and output as far
 //! as they are available; and receipts that were made elsewhere, accepted from signers that an admin enrolled.
 
+use axum::http::{HeaderValue, header};
 use crealeph_contracts::reported::ReceiptReport;
-use crealeph_contracts::scalar::{Name, RobotId};
+use crealeph_contracts::scalar::{Literal, Name, RobotId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::access::Permission;
+use crealeph_ledger::StoredEntry;
 use crealeph_runtime::entries::AppendedReport;
 use crealeph_runtime::receipts::{
     LoggedRun, LoggedRunReport, RunFileError, RunLogQuery, record_report, run_of_log, runs_of_log,
@@ -30,7 +32,10 @@ const USUAL_PAGE: usize = 100;
 /// How much of an output one answer has, about.
 const MAX_OUTPUT_BYTES: u64 = 256 << 10;
 /// The media type of a diff.
-const DIFF_TYPE: &str = "text/x-diff; charset=utf-8";
+pub(super) const DIFF_TYPE: &str = "text/x-diff; charset=utf-8";
+/// How a failed run ended, as its receipt, or for the last two the workspace on this machine says.
+pub(crate) const ENDED_UNWELL: [&str; 3] = ["denied", "timeout", "interrupted"];
+const FAILED: Literal = Literal::new("failed");
 /// No output is as long.
 pub(crate) const MAX_PLACE: u64 = 1 << 53;
 const RUN: Parameter = in_path("id", ParameterKind::Identifier, "the run's id, which is its receipt's");
@@ -44,7 +49,11 @@ pub(super) const ROUTES: &[Route] = &[
         summary: "List finished work runs, newest first; reported ones are marked",
         access: READ,
         parameters: &[
-            query("status", ParameterKind::Words(&["succeeded", "failed"]), "only runs with this status"),
+            query(
+                "status",
+                ParameterKind::Words(&["succeeded", "failed", "denied", "timeout", "interrupted"]),
+                "only runs that ended so; the last two are known only of the server's own workspace",
+            ),
             query("agent", ParameterKind::Identifier, "only of this agent, by its name or id"),
             query("since", ParameterKind::Instant, "recorded at or after this"),
             query("robot", ParameterKind::Identifier, "only of this robot"),
@@ -206,8 +215,18 @@ fn list(call: &Call) -> Result<Reply, Problem> {
 pub(crate) fn page(call: &Call, limit: usize) -> Result<(Vec<LoggedRunReport>, Option<String>), Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
+    let kept = call.own_runs()?;
+    let (state, outcome) = match call.text("status") {
+        // The log has one state for all of these.
+        Some(outcome) if ENDED_UNWELL.contains(&outcome) => (Some(Name::from(FAILED)), Some(outcome)),
+        _ => (call.identifier("status", Name::parse)?, None),
+    };
+    let ended_so = |entry: &StoredEntry| {
+        let row = || LoggedRun::of(entry.clone()).map(|run| run.row(kept.as_ref()));
+        outcome.is_none_or(|outcome| row().is_some_and(|row| row.outcome == outcome))
+    };
     let query = RunLogQuery {
-        state: call.identifier("status", Name::parse)?,
+        state,
         agent: call.identifier("agent", Name::parse)?.map(|agent| agent.as_str().to_owned()),
         since: call.instant("since")?,
         robot: asked.clone().or_else(|| who.robot_id.clone()),
@@ -217,9 +236,10 @@ pub(crate) fn page(call: &Call, limit: usize) -> Result<(Vec<LoggedRunReport>, O
     };
     let (runs, next) = match asked.is_some_and(|robot| !who.covers(&robot)) {
         true => (Vec::new(), None),
-        false => runs_of_log(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?,
+        false => {
+            runs_of_log(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry) && ended_so(entry))?
+        }
     };
-    let kept = call.own_runs()?;
     let runs = runs.iter().map(|run| run.report(kept.as_ref()));
     Ok((runs.collect(), next.map(|next| next.to_string())))
 }
@@ -237,7 +257,17 @@ fn verify(call: &Call) -> Result<Reply, Problem> {
 }
 
 fn diff(call: &Call) -> Result<Reply, Problem> {
-    Ok(Reply::text(DIFF_TYPE, found(call)?.diff(call)?))
+    let run = found(call)?;
+    Ok(diff_reply(&run.run, run.diff(call)?))
+}
+
+/// A diff as a file of its own, under the run's id.
+pub(super) fn diff_reply(run: &Uuid, diff: String) -> Reply {
+    let mut reply = Reply::text(DIFF_TYPE, diff);
+    if let Ok(name) = HeaderValue::try_from(format!("attachment; filename=\"{run}.diff\"")) {
+        reply.headers.insert(header::CONTENT_DISPOSITION, name);
+    }
+    reply
 }
 
 fn logs(call: &Call) -> Result<Reply, Problem> {

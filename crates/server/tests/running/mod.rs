@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use crealeph_contracts::api_key::{KeyRequest, KeyRole};
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::access::{LinkRequest, create_key, create_link};
@@ -9,6 +11,8 @@ use crealeph_runtime::agents::Agents;
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::webhook::WebhookSettings;
 use crealeph_server::{ReportRenderer, Server, ServerBounds, ServerParts, ServerSettings};
+
+use serde_json::Value;
 
 use crate::client::Client;
 
@@ -53,6 +57,15 @@ impl Running {
         let role = KeyRole::parse(role).unwrap();
         let request = KeyRequest { role, robot_id: None, label: None, expires: None, client_key: None };
         create_key(&self.ledger, &TenantId::parse(tenant).unwrap(), request).unwrap().token.unwrap()
+    }
+
+    /// Appends entries as only the program itself may, such as receipts.
+    pub fn append_as(&self, tenant: &str, entries: &[Value]) {
+        let batch = entries.iter().map(|entry| {
+            let text = entry.to_string();
+            (None, Draft::parse(text.as_bytes(), &Limits::own(text.len())).unwrap())
+        });
+        self.ledger.append_as(&TenantId::parse(tenant).unwrap(), batch.collect()).unwrap();
     }
 
     /// The token of a link that signs in.
