@@ -184,33 +184,34 @@ fn events(viewer: &Viewer, story: &ExecutionStory) -> Markup {
 
 /// What differs between the attempts, side by side; the earlier ones also as steps.
 fn attempts(viewer: &Viewer, story: &ExecutionStory) -> Markup {
-    let rows: [(&str, &dyn Fn(&AttemptStory) -> Markup); 7] = [
-        ("State", &|attempt| badge(&attempt.state)),
-        ("Decided", &|attempt| time(&attempt.decided_at, viewer.now)),
-        ("Evidence", &|attempt| badge(&attempt.coherence)),
-        (
-            "Policy",
-            &|attempt| html! { (badge(&attempt.decision)) " " (format!("{:.2}", attempt.confidence)) },
-        ),
-        ("Rules", &|attempt| html! { @for rule in &attempt.rules { code { (line(&rule.rule_id)) } " " } }),
-        (
-            "Agent",
-            &|attempt| html! { (called(attempt)) @if let Some(tokens) = attempt.agent.as_ref().and_then(|agent| agent.tokens) { ", " (number(tokens.max(0.0) as u64)) " tokens" } },
-        ),
-        ("Outcome", &|attempt| words(&attempt.reason)),
-    ];
+    let names = ["State", "Decided", "Evidence", "Policy", "Rules", "Agent", "Outcome"];
+    let columns: Vec<[Markup; 7]> = story.attempts.iter().map(|attempt| column(viewer, attempt)).collect();
     html! {
         @if story.attempts_left_out > 0 { p .cut { (counted(story.attempts_left_out, "older attempt")) " not shown." } }
         div .scroll tabindex="0" role="group" aria-label="Attempts side by side" {
             table .compared {
                 thead { tr { td {} @for attempt in &story.attempts { th scope="col" { "Attempt " (attempt.attempt) } } } }
-                tbody { @for (name, of) in rows { tr { th scope="row" { (name) } @for attempt in &story.attempts { td { (of(attempt)) } } } } }
+                tbody { @for (at, name) in names.into_iter().enumerate() { tr { th scope="row" { (name) } @for column in &columns { td { @if let Some(cell) = column.get(at) { (cell) } } } } } }
             }
         }
         @for attempt in story.attempts.iter().rev().skip(1) {
             details { summary { "Attempt " (attempt.attempt) " as steps" } (steps(viewer, attempt)) }
         }
     }
+}
+
+/// An attempt in short, from its state to its outcome.
+fn column(viewer: &Viewer, attempt: &AttemptStory) -> [Markup; 7] {
+    let tokens = attempt.agent.as_ref().and_then(|agent| agent.tokens);
+    [
+        badge(&attempt.state),
+        time(&attempt.decided_at, viewer.now),
+        badge(&attempt.coherence),
+        html! { (badge(&attempt.decision)) " " (format!("{:.2}", attempt.confidence)) },
+        html! { @for rule in &attempt.rules { code { (line(&rule.rule_id)) } " " } },
+        html! { (called(attempt)) @if let Some(tokens) = tokens { ", " (number(tokens.max(0.0) as u64)) " tokens" } },
+        words(&attempt.reason),
+    ]
 }
 
 /// Whether each decision follows from the log, or the button that asks for it.
@@ -280,22 +281,6 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn viewer() -> Viewer {
-        Viewer {
-            tenant: "own".to_owned(),
-            role: "reader",
-            robot: None,
-            name: "key:k".to_owned(),
-            person: None,
-            form_token: String::new(),
-            reads: true,
-            decides: false,
-            sees_grants: false,
-            manages_webhooks: false,
-            now: Instant::from_unix_nanos(1_800_000_000_000_000_000),
-        }
-    }
-
     fn attempt(number: u64, agent: Value) -> Value {
         json!({
             "attempt": number, "state": "failed", "decidedAt": "2026-01-01T00:00:00Z", "decision": "ALLOW",
@@ -305,7 +290,7 @@ mod tests {
     }
 
     fn page(story: &Value) -> String {
-        execution(&viewer(), &serde_json::from_value(story.clone()).unwrap()).into_string()
+        execution(&Viewer::sample(), &serde_json::from_value(story.clone()).unwrap()).into_string()
     }
 
     #[test]

@@ -204,6 +204,27 @@ pub(crate) fn filter_choice(label: &str, name: &str, words: &[&str], value: Opti
 }
 
 #[cfg(test)]
+impl crate::frame::Viewer {
+    /// Someone who reads, for tests of pages.
+    pub(crate) fn sample() -> Self {
+        Self {
+            tenant: "own".to_owned(),
+            role: "reader",
+            robot: None,
+            name: "key:k".to_owned(),
+            person: None,
+            form_token: String::new(),
+            reads: true,
+            decides: false,
+            sees_grants: false,
+            manages_webhooks: false,
+            now: Instant::from_unix_nanos(1_800_000_000_000_000_000),
+            seq: crealeph_ledger::Seq::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

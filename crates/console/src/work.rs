@@ -274,3 +274,50 @@ fn bound_bar(bound: &BoundStory) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crealeph_contracts::uuid::Uuid;
+
+    #[test]
+    fn a_list_of_runs_has_tests_and_how_they_ended() {
+        let run = |status: &str, outcome: &str, tests: Option<(u64, u64)>| LoggedRunReport {
+            row: RunRow {
+                run: Uuid::parse("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f").unwrap(),
+                short_id: String::new(),
+                item: None,
+                task: "t".to_owned(),
+                agent: None,
+                status: status.to_owned(),
+                outcome: outcome.to_owned(),
+                started_at: "2026-01-01T00:00:00Z".to_owned(),
+                since: "2026-01-01T00:00:00Z".to_owned(),
+                files: None,
+                verdict: None,
+            },
+            workspace: None,
+            robot_id: "r".to_owned(),
+            reported: false,
+            tokens: None,
+            cost_usd: None,
+            tests_passed: tests.map(|(passed, _)| passed),
+            tests_failed: tests.map(|(_, failed)| failed),
+            entry: String::new(),
+            seq: 1,
+            recorded_at: String::new(),
+        };
+        let listed = [run("failed", "denied", None), run("failed", "failure", Some((3, 1)))];
+        let shown = logged_table(&Viewer::sample(), &listed).into_string();
+        assert!(shown.contains("<td>3 of 4 passed</td>"), "{shown}");
+        assert!(shown.contains(">denied<") && shown.contains(">failed<") && !shown.contains(">failure<"));
+        let (status, has_workspace) = (Some("denied"), false);
+        let list = RunList { runs: &[], open: None, next: None, agent: None, status, has_workspace };
+        let empty = runs(&Viewer::sample(), &list).into_string();
+        assert!(
+            empty.contains("No run matches this filter") && !empty.contains("value=\"timeout\""),
+            "{empty}"
+        );
+    }
+}
