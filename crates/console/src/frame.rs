@@ -36,8 +36,8 @@ pub struct Viewer {
     pub manages_webhooks: bool,
     /// When the page is made.
     pub now: Instant,
-    /// The newest entry at that time: the page shows everything up to it.
-    pub seq: Seq,
+    /// The newest entry at that time: the page shows everything up to it. `None` if the page is not kept current.
+    pub seq: Option<Seq>,
 }
 
 /// The part of the console that a page is of.
@@ -61,6 +61,8 @@ pub enum Section {
     Access,
     /// What was searched for.
     Search,
+    /// A request that was refused.
+    Problem,
 }
 
 impl Section {
@@ -77,7 +79,7 @@ impl Section {
 
     fn is_shown(self, viewer: &Viewer) -> bool {
         match self {
-            Section::Access => true,
+            Section::Access => viewer.robot.is_none(),
             _ => viewer.reads,
         }
     }
@@ -132,7 +134,7 @@ impl PageFrame<'_> {
                     }
                 }
             }
-            main #main data-live=[*live] data-stream=[viewer.reads.then_some("")] data-now=(viewer.now.to_string()) data-seq=(viewer.seq) {
+            main #main data-live=[*live] data-stream=[viewer.seq.filter(|_| viewer.reads).map(|_| "")] data-now=(viewer.now.to_string()) data-seq=[viewer.seq] {
                 div .changed role="status" aria-live="polite" hidden { }
                 (content)
             }
@@ -204,19 +206,36 @@ fn document(title: &str, body: Markup) -> String {
     page.into_string()
 }
 
-/// The page of a problem: what happened, the request's id, and what to do.
-pub fn problem(title: &str, detail: &str, hint: Option<&str>, code: &str, request_id: &str) -> String {
-    plain(
-        title,
-        html! {
-            h1 { (title) }
-            p { (words(detail)) }
-            @if let Some(hint) = hint { p { (words(hint)) } }
-            dl .facts {
-                div { dt { "Code" } dd { code { (code) } } }
-                div { dt { "Request" } dd { code { (line(request_id)) } } }
-            }
-            p { a href="/" { "Go to the start" } }
-        },
-    )
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug)]
+pub struct ProblemPage<'p> {
+    /// The status in words.
+    pub title: &'p str,
+    /// What happened.
+    pub detail: &'p str,
+    /// What to do.
+    pub hint: Option<&'p str>,
+    /// The stable code.
+    pub code: &'p str,
+    /// The id of the request.
+    pub request_id: &'p str,
+}
+
+/// The page of a problem; with navigation for someone who is signed in.
+pub fn problem(viewer: Option<&Viewer>, page: &ProblemPage<'_>) -> String {
+    let ProblemPage { title, detail, hint, code, request_id } = *page;
+    let content = html! {
+        h1 { (title) }
+        p { (words(detail)) }
+        @if let Some(hint) = hint { p { (words(hint)) } }
+        dl .facts {
+            div { dt { "Code" } dd { code { (code) } } }
+            div { dt { "Request" } dd { code { (line(request_id)) } } }
+        }
+        p { a href="/" { "Go to the start" } }
+    };
+    match viewer {
+        Some(viewer) => PageFrame { viewer, section: Section::Problem, title, live: None }.of(content),
+        None => plain(title, content),
+    }
 }

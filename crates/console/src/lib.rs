@@ -27,7 +27,7 @@ pub use assets::{Asset, asset, asset_url};
 pub use compare::comparison;
 pub use crealeph_verify::verifier_page;
 pub use executions::{ExecutionList, execution, executions};
-pub use frame::{CONTENT_SECURITY, PageFrame, Section, Viewer, problem};
+pub use frame::{CONTENT_SECURITY, PageFrame, ProblemPage, Section, Viewer, problem};
 pub use inbox::{InboxView, inbox, subject};
 pub use ledger::{EntryDetail, LedgerList, entries, entry};
 pub use output::{OUTPUT_BYTES, RunOutput, output};

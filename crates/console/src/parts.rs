@@ -219,7 +219,7 @@ impl crate::frame::Viewer {
             sees_grants: false,
             manages_webhooks: false,
             now: Instant::from_unix_nanos(1_800_000_000_000_000_000),
-            seq: crealeph_ledger::Seq::ZERO,
+            seq: None,
         }
     }
 }

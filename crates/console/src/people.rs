@@ -1,7 +1,7 @@
-//! Who may do what: API keys, people, rules; and where entries are sent to: webhooks.
+//! Who may do what: API keys, sessions, people, rules; and where entries are sent to: webhooks.
 
 use crealeph_contracts::approval::ApprovalRule;
-use crealeph_runtime::access::KeyReport;
+use crealeph_runtime::access::{KeyReport, SessionReport};
 use crealeph_runtime::approvals::EnrolledPerson;
 use crealeph_runtime::webhook::WebhookReport;
 use crealeph_verify::KeyMaterial;
@@ -17,6 +17,14 @@ pub struct AccessPage<'a> {
     pub keys: Option<&'a [KeyReport]>,
     /// There are more keys.
     pub has_more_keys: bool,
+    /// The sessions that count; `None` if the viewer may not see them.
+    pub sessions: Option<&'a [SessionReport]>,
+    /// There are more sessions.
+    pub has_more_sessions: bool,
+    /// The session of the viewer.
+    pub own_session: &'a str,
+    /// Whether the viewer may end sessions of others.
+    pub ends_sessions: bool,
     /// The webhooks; `None` if the viewer may not see them.
     pub webhooks: Option<&'a [WebhookReport]>,
     /// There are more webhooks.
@@ -66,7 +74,34 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
                 }
             }
         }
+        @if let Some(sessions) = page.sessions { (session_list(viewer, page, sessions)) }
         @if let Some(webhooks) = page.webhooks { (webhook_list(viewer, webhooks, page.has_more_webhooks)) }
+    }
+}
+
+fn session_list(viewer: &Viewer, page: &AccessPage<'_>, sessions: &[SessionReport]) -> Markup {
+    html! {
+        section aria-labelledby="sessions" { h2 #sessions { "Sessions" }
+            p { "Who is signed in to the console now." }
+            div .scroll tabindex="0" role="group" aria-label="Sessions" { table {
+                thead { tr { th { "Session" } th { "Opened by" } th { "Role" } th { "Robot" } th { "Opened" } th { "Expires" } @if page.ends_sessions { th { "Change" } } } }
+                tbody { @for session in sessions { tr data-row {
+                    th scope="row" { (short(&session.session_id)) @if session.session_id == page.own_session { " (yours)" } }
+                    td { code { (line(&session.opened_by)) } }
+                    td { (session.role) }
+                    td { @if let Some(robot) = &session.robot_id { (line(robot)) } }
+                    td { (time(&session.created_at, viewer.now)) }
+                    td { (time(&session.expires, viewer.now)) }
+                    @if page.ends_sessions { td {
+                        form action={ "/sessions/" (path(&session.session_id)) "/end" } method="post" {
+                            input type="hidden" name="form" value=(viewer.form_token);
+                            button .quiet type="submit" aria-label={ "End the session " (session.session_id) } { "End" }
+                        }
+                    } }
+                } } }
+            } }
+            @if page.has_more_sessions { p .cut { "There are more; " code { "crealeph key sessions" } " lists all." } }
+        }
     }
 }
 

@@ -166,7 +166,11 @@ mod tests {
             assert_eq!((entry.kind().as_str(), entry.id().as_str()), (kind, "a"));
             let key = entry.client_key();
             let is_own = |prefix: &&str| key.starts_with(*prefix);
-            assert_eq!([LINK_PREFIX, SESSION_PREFIX, END_PREFIX].into_iter().filter(is_own).count(), 1, "{key}");
+            assert_eq!(
+                [LINK_PREFIX, SESSION_PREFIX, END_PREFIX].into_iter().filter(is_own).count(),
+                1,
+                "{key}"
+            );
             keys.push(entry.client_key());
             let others = all.iter().filter(|(other, _)| *other != kind);
             assert!(others.into_iter().all(|(other, _)| read(other, text).is_err()), "{kind}");

@@ -17,6 +17,7 @@ use crealeph_contracts::api_key::{
     ACCESS, AccessEntry, KEY_GRANT, KEY_REVOCATION, KeyGrant, KeyRequest, KeyRevocation, KeyRole, grant_key,
     revocation_key,
 };
+use crealeph_contracts::approval::{APPROVALS, SignedKind};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::{ComposeError, JsonObject};
@@ -36,8 +37,8 @@ use crate::grants::{
 
 pub use recognised::RecognisedKeys;
 pub use sessions::{
-    CreatedLink, LinkRequest, OpenedSession, PersonSession, SESSION_HOURS, SignInError, create_link,
-    end_session, open_for_person, sign_in, token_role,
+    CreatedLink, LinkRequest, OpenedSession, PersonSession, SESSION_HOURS, SessionReport, SignInError,
+    create_link, end_session, list_sessions, open_for_person, sign_in, token_role,
 };
 
 /// What every token begins with, so that scanners for leaked secrets know it.
@@ -53,6 +54,14 @@ pub enum AccessError {
     #[error("tenant `{tenant}` has no key `{id}`")]
     NoKey {
         /// The key.
+        id: KeyId,
+        /// The tenant.
+        tenant: TenantId,
+    },
+    /// There is no such session.
+    #[error("tenant `{tenant}` has no session `{id}`")]
+    NoSession {
+        /// The session.
         id: KeyId,
         /// The tenant.
         tenant: TenantId,
@@ -93,6 +102,7 @@ impl AccessError {
     pub fn code(&self) -> &'static str {
         match self {
             AccessError::NoKey { .. } => "unknown_api_key",
+            AccessError::NoSession { .. } => "unknown_session",
             AccessError::OtherRequest(_) => "IDEMPOTENCY_CONFLICT",
             AccessError::Past(_) => "bad_expiry",
             AccessError::TooLong { .. } | AccessError::Compose(_) => "too_large",
@@ -108,6 +118,9 @@ impl AccessError {
         match self {
             AccessError::NoKey { .. } => {
                 Some("list the keys with `crealeph key list`, and check --tenant".into())
+            }
+            AccessError::NoSession { .. } => {
+                Some("list the sessions with `crealeph key sessions`, and check --tenant".into())
             }
             AccessError::Past(_) => Some("give a time in the future".into()),
             AccessError::Ledger(error) => error.hint(),
@@ -215,6 +228,14 @@ impl KeyIdentity {
         let content = &entry.content;
         let key = content.key.as_ref().map(|key| key.as_str());
         content.module.as_str() == ACCESS.as_str() && ends.iter().flatten().any(|end| key == Some(end))
+    }
+
+    /// Whether an entry, whose payload need not be there, may end it: it revokes a key of some person, and a person opened the session.
+    pub fn may_be_ended_by(&self, entry: &StoredEntry) -> bool {
+        let (module, kind) = (entry.content.module.as_str(), entry.content.kind.as_str());
+        self.session.as_ref().is_some_and(|session| session.person.is_some())
+            && module == APPROVALS.as_str()
+            && kind == SignedKind::Revocation.as_str()
     }
 
     /// How an entry that it appends names it: the key, or who opened the session.

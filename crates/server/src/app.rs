@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use crealeph_ledger::Ledger;
 use crealeph_runtime::access::RecognisedKeys;
 use crealeph_runtime::builder::{Builder, Cancel, Scopes};
@@ -134,6 +135,11 @@ impl App {
         let done = on_thread(permit, work).await;
         self.run_signals.work.notify_one();
         done
+    }
+
+    /// The token of the session's cookie in a request.
+    pub(crate) fn session_token<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        self.cookie.token(headers, self.names.only_https(headers))
     }
 
     /// The right to run something, if there is one left.

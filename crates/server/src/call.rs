@@ -32,8 +32,10 @@ pub(crate) struct Call {
     pub last_event_id: Option<String>,
     /// When the client wants to be answered.
     pub preferences: Preferences,
-    /// What the session's forms carry, if a session asks.
-    pub form_token: Option<String>,
+    /// Whether a browser sent it by HTTPS.
+    pub is_https: bool,
+    /// The token of the session's cookie, if a page is asked for with one; whether the session counts is another question.
+    pub session_token: Option<String>,
     /// The fields of a form.
     pub form: Vec<(String, String)>,
 }

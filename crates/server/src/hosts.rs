@@ -1,5 +1,6 @@
 //! The host names that the server answers to. A page of another site in a browser can send requests to a loopback address;
-//! its `Host` (after DNS rebinding) or its `Origin` gives it away.
+//! its `Host` (after DNS rebinding) or its `Origin` gives it away. Under the names that browsers reach by HTTPS alone, a page that came
+//! without it is another site's.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,16 +11,28 @@ use axum::http::{HeaderValue, Uri};
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::ServerSettings;
 
+/// What encrypts the requests of browsers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encryption {
+    /// The server's own TLS.
+    Own,
+    /// A proxy's, for every name that is not this machine's own.
+    Proxy,
+    /// Nothing, or a proxy that the server was not told of.
+    Unknown,
+}
+
 /// The names of the server, without ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerNames {
     hosts: Vec<String>,
     origins: Vec<String>,
+    encryption: Encryption,
 }
 
 impl ServerNames {
     /// The names of an address, and those that are configured.
-    pub(crate) fn new(address: SocketAddr, settings: &ServerSettings) -> Self {
+    pub(crate) fn new(address: SocketAddr, settings: &ServerSettings, encryption: Encryption) -> Self {
         let mut hosts = settings.hosts.clone();
         match address.ip() {
             ip if ip.is_loopback() => hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned)),
@@ -33,7 +46,7 @@ impl ServerNames {
                 IpAddr::V6(ip) => format!("[{ip}]"),
             });
         }
-        ServerNames { hosts, origins: settings.origins.clone() }
+        ServerNames { hosts, origins: settings.origins.clone(), encryption }
     }
 
     /// Refuses a request to another name, or from a page of another site.
@@ -64,10 +77,41 @@ impl ServerNames {
     /// Whether an origin is the server itself, by the name and port that the request used, or a listed one.
     fn is_own(&self, origin: &HeaderValue, host: &Authority) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
-        let site = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        let plain = origin.strip_prefix("http://").filter(|_| !self.is_https_only(host));
+        let site = plain.or_else(|| origin.strip_prefix("https://"));
         site.is_some_and(|site| site.eq_ignore_ascii_case(host.as_str()))
             || self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
+
+    fn is_https_only(&self, host: &Authority) -> bool {
+        match self.encryption {
+            Encryption::Own => true,
+            Encryption::Proxy => !is_loopback(host),
+            Encryption::Unknown => false,
+        }
+    }
+
+    /// Whether browsers reach the name that a request used by HTTPS alone.
+    pub(crate) fn only_https(&self, headers: &HeaderMap) -> bool {
+        headers.get(HOST).and_then(authority).is_some_and(|host| self.is_https_only(&host))
+    }
+
+    /// Whether a browser sent the request by HTTPS, as far as that is known: else its `Origin` says so.
+    pub(crate) fn is_https(&self, headers: &HeaderMap) -> bool {
+        let origin = headers.get(ORIGIN).map(HeaderValue::as_bytes);
+        self.only_https(headers) || origin.is_some_and(|origin| origin.starts_with(b"https://"))
+    }
+
+    /// Whether browsers are to remember that a name is reached by HTTPS alone; not of this machine, whose other ports have other servers.
+    pub(crate) fn is_strict(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(HOST).and_then(authority);
+        host.is_some_and(|host| self.is_https_only(&host) && !is_loopback(&host))
+    }
+}
+
+fn is_loopback(host: &Authority) -> bool {
+    let name = host.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 fn authority(value: &HeaderValue) -> Option<Authority> {
@@ -82,6 +126,10 @@ mod tests {
     use crate::settings::ServerBounds;
 
     fn check(host: &str, origin: Option<&str>) -> Result<(), ProblemKind> {
+        check_under(Encryption::Unknown, host, origin)
+    }
+
+    fn check_under(encryption: Encryption, host: &str, origin: Option<&str>) -> Result<(), ProblemKind> {
         let settings = ServerSettings {
             webhooks: Default::default(),
             hosts: vec!["team.example".to_owned()],
@@ -90,7 +138,7 @@ mod tests {
             metrics: None,
             bounds: ServerBounds::default(),
         };
-        let names = ServerNames::new("127.0.0.1:4114".parse().unwrap(), &settings);
+        let names = ServerNames::new("127.0.0.1:4114".parse().unwrap(), &settings, encryption);
         let mut headers = HeaderMap::new();
         headers.insert(HOST, host.parse().unwrap());
         if let Some(origin) = origin {
@@ -114,6 +162,20 @@ mod tests {
         }
         for origin in ["null", "https://evil.example", "http://localhost:8080", "http://localhost"] {
             assert_eq!(check("localhost:4114", Some(origin)), Err(ProblemKind::OriginRefused), "{origin}");
+        }
+    }
+    #[test]
+    fn a_page_without_encryption_is_another_site_where_browsers_use_https() {
+        use Encryption::{Own, Proxy, Unknown};
+        let (plain, encrypted) = (Some("http://team.example"), Some("https://team.example"));
+        let local = Some("http://localhost:4114");
+        for (encryption, plain_passes, local_passes) in
+            [(Own, false, false), (Proxy, false, true), (Unknown, true, true)]
+        {
+            let passes = |host, origin| check_under(encryption, host, origin).is_ok();
+            assert_eq!(passes("team.example", plain), plain_passes, "{encryption:?}");
+            assert!(passes("team.example", encrypted), "{encryption:?}");
+            assert_eq!(passes("localhost:4114", local), local_passes, "{encryption:?}");
         }
     }
 }

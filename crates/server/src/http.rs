@@ -3,7 +3,7 @@
 //! the parameters, the body; then the handler.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
 use axum::Router;
@@ -11,9 +11,11 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request};
 use axum::http::header::{
-    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN,
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN, REFERER,
+    STRICT_TRANSPORT_SECURITY,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
 use crealeph_runtime::access::{KeyIdentity, RecognisedKeys};
@@ -41,6 +43,9 @@ const MAX_REQUEST_ID: usize = 64;
 /// The media type of a form, and the field with the session's token.
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 pub(crate) const FORM_TOKEN: &str = "form";
+
+/// For how long browsers remember that a name is reached by HTTPS alone: a year.
+const STRICT_TRANSPORT: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// How the ids of this process begin, and how many it gave. Nothing relies on ids being hard to guess.
 static PROCESS: LazyLock<u64> = LazyLock::new(|| {
@@ -91,35 +96,15 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         router = router.route(route.path, on(filter, handler));
     }
     let no_route = |request: Request| async move {
-        let id = request_id(&request);
-        let problem = Problem::new(ProblemKind::NoRoute, "there is no such path");
-        let accepted = request.headers().get(ACCEPT).and_then(|accepted| accepted.to_str().ok());
-        match accepted.is_some_and(|accepted| accepted.contains("text/html")) {
-            true => answer_with(&id, Ok(console::problem_page(&problem, "/", id.as_str()))),
-            false => answer_with(&id, Err(problem.with_hint("see /docs"))),
-        }
+        let problem = Problem::new(ProblemKind::NoRoute, "there is no such path").with_hint("see /docs");
+        refuse(&request_id(&request), request.headers(), problem)
     };
+    // The router says in `Allow` which methods the path has.
     let no_method = |request: Request| async move {
-        let path = request.uri().path().to_owned();
         let problem = Problem::new(ProblemKind::MethodNotAllowed, "the path does not support this method");
-        answer_with(&request_id(&request), Err(problem.with_allow(allowed(&path))))
+        refuse(&request_id(&request), request.headers(), problem)
     };
     router.fallback(no_route).method_not_allowed_fallback(no_method)
-}
-
-/// The methods of the routes whose path this is.
-fn allowed(path: &str) -> Option<HeaderValue> {
-    let fits = |pattern: &str| {
-        let is_same = |(pattern, part): (&str, &str)| pattern.starts_with('{') || pattern == part;
-        let has_as_many = pattern.split('/').count() == path.split('/').count();
-        has_as_many && pattern.split('/').zip(path.split('/')).all(is_same)
-    };
-    let routes = routes().filter(|route| fits(route.path));
-    let mut methods: Vec<String> = routes.map(|route| route.method.method().to_string()).collect();
-    if methods.iter().any(|method| method == "GET") {
-        methods.push("HEAD".to_owned());
-    }
-    HeaderValue::from_str(&methods.join(", ")).ok()
 }
 
 fn request_id(request: &Request) -> RequestId {
@@ -150,17 +135,36 @@ fn answer_with(id: &RequestId, answer: Result<Reply, Problem>) -> Response<Body>
     response
 }
 
+/// A refusal outside the routes: a page for a browser that opens one, a problem document for programs.
+fn refuse(id: &RequestId, headers: &HeaderMap, problem: Problem) -> Response<Body> {
+    let accepted = headers.get(ACCEPT).and_then(|accepted| accepted.to_str().ok());
+    match accepted.is_some_and(|accepted| accepted.contains("text/html")) {
+        true => answer_page(id, &problem, console::problem_page(&problem, None, id.as_str())),
+        false => answer_with(id, Err(problem)),
+    }
+}
+
+/// The page of a problem; the bound that it hit is counted all the same.
+fn answer_page(id: &RequestId, problem: &Problem, page: Reply) -> Response<Body> {
+    let mut response = answer_with(id, Ok(page));
+    if let Some(name) = problem.bound_name() {
+        response.extensions_mut().insert(HitBound(name));
+    }
+    response
+}
+
 /// The answer to a client that does not encrypt although the server has TLS.
 pub(crate) fn refuse_plain(headers: &HeaderMap) -> Response<Body> {
     let problem =
         Problem::new(ProblemKind::BadRequest, "this port speaks HTTPS, and the request is plain HTTP");
-    answer_alone(headers, Err(problem.with_hint("use a URL that begins with https://")))
+    refuse(&RequestId::of(headers), headers, problem.with_hint("use a URL that begins with https://"))
 }
 
 /// Answers a request within its time.
 pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Request) -> Response<Body> {
     let started = Instant::now();
     let id = RequestId::of(request.headers());
+    let is_strict = app.names.is_strict(request.headers());
     let method = request.method().as_str();
     let span = info_span!(
         "request",
@@ -171,18 +175,21 @@ pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Reque
         key = Empty,
         status = Empty
     );
-    let response = async {
+    let mut response = async {
         if let Err(problem) = check_head(&app, &request) {
-            return answer_with(&id, Err(problem));
+            return refuse(&id, request.headers(), problem);
         }
         request.extensions_mut().insert(id.clone());
         match router.call(request).await {
-            Ok(response) => with_allow_once(response),
+            Ok(response) => response,
             Err(never) => match never {},
         }
     }
     .instrument(span)
     .await;
+    if is_strict {
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT);
+    }
     count(&app, &response, started);
     response
 }
@@ -197,14 +204,6 @@ fn count(app: &App, response: &Response<Body>, started: Instant) {
     if let Some(HitBound(name)) = response.extensions().get() {
         app.metrics.count_bound(name);
     }
-}
-
-/// The router adds its own list of methods in addition to ours.
-fn with_allow_once(mut response: Response<Body>) -> Response<Body> {
-    if let Some(allow) = response.headers().get(ALLOW).cloned() {
-        response.headers_mut().insert(ALLOW, allow);
-    }
-    response
 }
 
 /// What can be judged before anything is read: sizes, name, origin.
@@ -252,12 +251,21 @@ async fn serve(
         Handler::Running(_) | Handler::Accepting(_) => ("run_timeout_ms", bounds.run_timeout_ms),
         _ => ("request_timeout_ms", bounds.request_timeout_ms),
     };
-    let target = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
+    let shown = shown_page(&request);
+    let session_token = app.session_token(request.headers()).map(str::to_owned);
+    let who = OnceLock::new();
     let refused = |problem: Problem| match surface {
         Surface::Api => answer_with(&id, Err(problem)),
-        Surface::Page => answer_with(&id, Ok(console::problem_page(&problem, &target, id.as_str()))),
+        Surface::Page if problem.kind() == ProblemKind::Unauthenticated => {
+            answer_with(&id, console::to_sign_in(&shown))
+        }
+        Surface::Page => {
+            let viewer = console::viewer_of(&app, who.get(), session_token.as_deref()).ok();
+            answer_page(&id, &problem, console::problem_page(&problem, viewer.as_ref(), id.as_str()))
+        }
     };
-    let answer = timeout(ServerBounds::time(bound_ms), handle(&app, route, surface, path, request)).await;
+    let handled = handle(&app, route, surface, path, request, &who);
+    let answer = timeout(ServerBounds::time(bound_ms), handled).await;
     let mut response = match answer {
         Ok(Ok((reply, held))) => held_until_sent(answer_with(&id, Ok(reply)), held),
         Ok(Err(problem)) => refused(problem),
@@ -272,20 +280,37 @@ async fn serve(
     response
 }
 
-/// Checks a request and has it handled.
+/// The page that a browser shows while it sends a request: the one that it asks for, or the one that has the form.
+fn shown_page(request: &Request) -> String {
+    let (headers, uri) = (request.headers(), request.uri());
+    let referer = || headers.get(REFERER)?.to_str().ok()?.parse::<Uri>().ok();
+    let is_own = |from: &Uri| {
+        let host = headers.get(HOST).map(HeaderValue::as_bytes);
+        from.authority().is_some_and(|from| host == Some(from.as_str().as_bytes()))
+    };
+    let shown = match *request.method() == Method::POST {
+        true => referer().filter(is_own),
+        false => Some(uri.clone()),
+    };
+    let target = shown.as_ref().and_then(|shown| shown.path_and_query());
+    target.map_or("/", PathAndQuery::as_str).to_owned()
+}
+
+/// Checks a request and has it handled; `found` is who sent it, once that is known.
 async fn handle(
     app: &Arc<App>,
     route: &'static Route,
     surface: Surface,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
+    found: &OnceLock<KeyIdentity>,
 ) -> Result<(Reply, Option<RequestPermits>), Problem> {
     let (call, held) = match route.handler {
         Handler::Immediate(reply) => {
             read_query(route, surface, request.uri().query())?;
             return Ok((reply(), None));
         }
-        _ => call(app, route, surface, path, request).await?,
+        _ => call(app, route, surface, path, request, found).await?,
     };
     let reply = match route.handler {
         Handler::Immediate(reply) => reply(),
@@ -323,6 +348,7 @@ async fn call(
     surface: Surface,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
+    found: &OnceLock<KeyIdentity>,
 ) -> Result<(Call, RequestPermits), Problem> {
     let bounds = &app.settings.bounds;
     let permit = Arc::clone(&app.requests).try_acquire_owned().map_err(|_| {
@@ -333,6 +359,7 @@ async fn call(
         Access::Public => None,
         Access::Key(permission, scope) => {
             let identity = identify(app, surface, request.method(), request.headers()).await?;
+            let identity = found.get_or_init(|| identity).clone();
             let is_refused = scope == RobotScope::Refused && identity.robot_id.is_some();
             if !identity.may(permission) || is_refused {
                 let detail = match is_refused {
@@ -362,17 +389,31 @@ async fn call(
     };
     let preferences = Preferences::of(request.headers());
     let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
-    let form_token = app.cookie.token(request.headers()).filter(|_| surface == Surface::Page).map(form_token);
+    let is_https = app.names.is_https(request.headers());
+    let is_page = |_: &&str| surface == Surface::Page;
+    let session_token = app.session_token(request.headers()).filter(is_page).map(str::to_owned);
     let (mut body, mut form) = (Bytes::new(), Vec::new());
     match (&route.body, surface) {
         (Some(_), Surface::Api) => body = read_body(bounds, request, JSON_TYPE).await?,
         (Some(_), Surface::Page) => {
+            let form_token = session_token.as_deref().map(form_token);
             form = own_form(bounds, request, form_token.as_deref(), identity.is_some()).await?
         }
         (None, _) => {}
     }
     let app = Arc::clone(app);
-    let call = Call { app, identity, parameters, body, origin, last_event_id, preferences, form_token, form };
+    let call = Call {
+        app,
+        identity,
+        parameters,
+        body,
+        origin,
+        last_event_id,
+        preferences,
+        is_https,
+        session_token,
+        form,
+    };
     Ok((call, RequestPermits { _request: permit, _of_key: counted }))
 }
 
@@ -407,7 +448,7 @@ async fn identify(
     headers: &HeaderMap,
 ) -> Result<KeyIdentity, Problem> {
     let reads = method == Method::GET || method == Method::HEAD;
-    let session = app.cookie.token(headers).filter(|_| !headers.contains_key(AUTHORIZATION));
+    let session = app.session_token(headers).filter(|_| !headers.contains_key(AUTHORIZATION));
     let who = match (surface, session) {
         (Surface::Page, Some(token)) => recognise(app, &app.sessions, token).await?,
         (Surface::Api, Some(token)) if reads => recognise(app, &app.sessions, token).await?,

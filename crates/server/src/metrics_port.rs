@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::app::App;
-use crate::hosts::ServerNames;
+use crate::hosts::{Encryption, ServerNames};
 use crate::http::answer_alone;
 use crate::metrics::METRICS_TYPE;
 use crate::problem::{Problem, ProblemKind};
@@ -34,7 +34,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Answers until the server stops.
 pub(crate) async fn serve_metrics(listener: TcpListener, address: SocketAddr, app: Arc<App>) {
-    let names = Arc::new(ServerNames::new(address, &app.settings));
+    let names = Arc::new(ServerNames::new(address, &app.settings, Encryption::Unknown));
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut stopping = app.stopping.clone();
     loop {

@@ -36,8 +36,6 @@ pub(crate) struct Problem {
     limit: Option<Box<(&'static str, u64)>>,
     /// Which check refused it, if several could.
     check: Option<&'static str>,
-    /// The methods that the path has.
-    allow: Option<Box<HeaderValue>>,
 }
 
 /// What kind of problem: its status, and its code if that is the server's own.
@@ -131,7 +129,7 @@ struct LimitHit {
 impl Problem {
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Problem { kind, detail, hint: None, violations: Vec::new(), limit: None, check: None, allow: None }
+        Problem { kind, detail, hint: None, violations: Vec::new(), limit: None, check: None }
     }
 
     /// A parameter that cannot be used. Its value is not repeated: it could be a secret in the wrong place.
@@ -164,10 +162,6 @@ impl Problem {
 
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         Problem { hint: Some(hint.into().into_boxed_str()), ..self }
-    }
-
-    pub(crate) fn with_allow(self, allow: Option<HeaderValue>) -> Self {
-        Problem { allow: allow.map(Box::new), ..self }
     }
 
     /// Something that is not the client's fault: logged, and answered without its cause.
@@ -225,9 +219,6 @@ impl Problem {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
             }
             _ => {}
-        }
-        if let Some(allow) = self.allow {
-            headers.insert(header::ALLOW, *allow);
         }
         reply
     }
@@ -458,6 +449,10 @@ impl From<AccessError> for Problem {
         let status = match &error {
             AccessError::NoKey { .. } => {
                 return Problem::new(ProblemKind::Other(StatusCode::NOT_FOUND, code), "there is no such key");
+            }
+            AccessError::NoSession { .. } => {
+                let kind = ProblemKind::Other(StatusCode::NOT_FOUND, code);
+                return Problem::new(kind, "there is no such session");
             }
             AccessError::Past(_) | AccessError::TooLong { .. } => StatusCode::BAD_REQUEST,
             AccessError::OtherRequest(_) => StatusCode::CONFLICT,

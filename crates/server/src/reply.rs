@@ -1,11 +1,20 @@
 //! An answer before it is a response: status, media type, body.
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 /// The media type of JSON.
 pub(crate) const JSON_TYPE: &str = "application/json";
+
+/// What every answer has that says nothing else: a browser runs, loads and frames nothing of it, and hands it to no other site.
+const USUAL_HEADERS: [(HeaderName, &str); 4] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 /// An answer.
 #[derive(Debug)]
@@ -46,7 +55,9 @@ impl Reply {
         *response.headers_mut() = self.headers;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
-        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        for (name, value) in USUAL_HEADERS {
+            headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert("x-request-id", request_id.clone());
         response

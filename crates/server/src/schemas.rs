@@ -293,6 +293,16 @@ pub(crate) fn components() -> Map<String, Value> {
         ("revokedAt", instant()),
         ("reason", text()),
     ];
+    let session = [
+        ("sessionId", text()),
+        ("tenantId", text()),
+        ("role", text()),
+        ("openedBy", text()),
+        ("createdAt", instant()),
+        ("expires", instant()),
+        ("state", json!({ "enum": ["active", "ended"] })),
+        ("entry", text()),
+    ];
     let shown_once = || json!({ "type": "string", "description": "shown only this once" });
     let created_optional = [&key_optional[..], &[("token", shown_once())]].concat();
     let relative = object(&[("distance", count()), ("entry", reference("Entry"))], &[]);
@@ -333,6 +343,8 @@ pub(crate) fn components() -> Map<String, Value> {
         ("Key", object(&key, &key_optional)),
         ("CreatedKey", object(&key, &created_optional)),
         ("KeyPage", object(&[("keys", list(reference("Key")))], &next)),
+        ("Session", object(&session, &[("robotId", text())])),
+        ("SessionPage", object(&[("sessions", list(reference("Session")))], &next)),
         ("WebhookRequest", WebhookRequest::schema()),
         ("Webhook", webhook(&[])),
         ("CreatedWebhook", webhook(&[("secret", shown_once())])),

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use crate::accepting::{finish_runs, take_up_runs};
 use crate::app::App;
 use crate::connection::Connection;
-use crate::hosts::ServerNames;
+use crate::hosts::{Encryption, ServerNames};
 use crate::http::router;
 use crate::membership::ProcessEntry;
 use crate::metrics_port::serve_metrics;
@@ -103,7 +103,7 @@ impl ServeError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             ServeError::Unprotected(_) => Some(
-                "give a certificate with --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS; if the proxy is on another machine and the network between them is safe, add --behind-proxy",
+                "give a certificate with --tls-cert and --tls-key, or add --behind-proxy and listen on 127.0.0.1 behind a proxy with TLS, or on this address if the network between them is safe",
             ),
             ServeError::UnprotectedMetrics(_) => Some(
                 "serve them on 127.0.0.1; if a proxy or a firewall protects the address, add --behind-proxy",
@@ -203,8 +203,13 @@ impl Server {
         let tls = protection(address, is_behind_proxy, &parts.settings)?;
         let metrics = parts.settings.metrics.map(listen).transpose()?;
         let (listener, address) = listen(address)?;
-        let names = ServerNames::new(address, &parts.settings);
-        let cookie = SessionCookie::new(address.port(), tls.is_some() || is_behind_proxy);
+        let encryption = match (&tls, is_behind_proxy) {
+            (Some(_), _) => Encryption::Own,
+            (None, true) => Encryption::Proxy,
+            (None, false) => Encryption::Unknown,
+        };
+        let names = ServerNames::new(address, &parts.settings, encryption);
+        let cookie = SessionCookie::new(address.port());
         let cancel = Cancel::new().map_err(ServeError::Start)?;
         let stop = watch::Sender::new(false);
         let app = Arc::new(App::new(parts, cancel, names, cookie, stop.subscribe()));

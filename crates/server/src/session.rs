@@ -4,35 +4,42 @@
 use axum::http::header::{COOKIE, HeaderMap, HeaderValue};
 use crealeph_contracts::digest::Blake3;
 
-/// The cookie of this server's sessions.
+/// The cookie of this server's sessions, under two names: browsers set, send and replace the one with the prefix only by HTTPS.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionCookie {
-    name: String,
-    is_secure: bool,
+    secure: String,
+    plain: String,
 }
 
 impl SessionCookie {
-    /// For a server on this port; `is_secure` if browsers reach it by HTTPS.
-    pub(crate) fn new(port: u16, is_secure: bool) -> Self {
-        // With the prefix, browsers take the cookie from this host by HTTPS alone.
-        let prefix = if is_secure { "__Host-" } else { "" };
-        SessionCookie { name: format!("{prefix}crealeph-{port}"), is_secure }
+    /// For a server on this port.
+    pub(crate) fn new(port: u16) -> Self {
+        SessionCookie { secure: format!("__Host-crealeph-{port}"), plain: format!("crealeph-{port}") }
     }
 
-    /// The token in a request, if there is one.
-    pub(crate) fn token<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.find(|(name, _)| *name == self.name).map(|(_, token)| token).filter(|token| !token.is_empty())
+    /// The token in a request, if there is one. Under a name that is reached `only_https`, the other cookie can be anyone's.
+    pub(crate) fn token<'h>(&self, headers: &'h HeaderMap, only_https: bool) -> Option<&'h str> {
+        let named = |own: &str| {
+            let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+            let mut pairs =
+                cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+            pairs.find(|(name, token)| *name == own && !token.is_empty()).map(|(_, token)| token)
+        };
+        named(&self.secure).or_else(|| named(&self.plain).filter(|_| !only_https))
     }
 
-    /// Sets it for this many seconds; 0 removes it.
-    pub(crate) fn set(&self, token: &str, seconds: u64) -> Option<HeaderValue> {
-        let secure = if self.is_secure { "; Secure" } else { "" };
-        let text =
-            format!("{}={token}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", self.name);
-        HeaderValue::from_str(&text).ok()
+    /// Sets it for this many seconds, for HTTPS alone if the browser used that, and removes the other.
+    pub(crate) fn set(&self, token: &str, seconds: u64, is_https: bool) -> impl Iterator<Item = HeaderValue> {
+        let secure = (&self.secure, "; Secure");
+        let plain = (&self.plain, "");
+        let (kept, removed) = if is_https { (secure, plain) } else { (plain, secure) };
+        [(kept, token, seconds), (removed, "", 0)].into_iter().filter_map(
+            |((name, attribute), token, seconds)| {
+                let text =
+                    format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{attribute}");
+                HeaderValue::from_str(&text).ok()
+            },
+        )
     }
 }
 
@@ -48,17 +55,38 @@ mod tests {
 
     #[test]
     fn the_cookie_of_this_port_is_found_among_others() {
-        let cookie = SessionCookie::new(4114, false);
+        let cookie = SessionCookie::new(4114);
         let mut headers = HeaderMap::new();
-        assert_eq!(cookie.token(&headers), None);
+        assert_eq!(cookie.token(&headers, false), None);
         headers.insert(COOKIE, HeaderValue::from_static("a=1; crealeph-4115=other; crealeph-4114=own; b=2"));
-        assert_eq!(cookie.token(&headers), Some("own"));
-        assert_eq!(SessionCookie::new(4114, true).token(&headers), None);
-        let text = SessionCookie::new(4114, true).set("t", 5).unwrap();
-        assert_eq!(
-            text.to_str().unwrap(),
-            "__Host-crealeph-4114=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=5; Secure"
-        );
+        assert_eq!(cookie.token(&headers, false), Some("own"));
+        assert_eq!(cookie.token(&headers, true), None, "it may have been set without HTTPS");
+        headers.append(COOKIE, HeaderValue::from_static("__Host-crealeph-4114=safe"));
+        assert_eq!([true, false].map(|only| cookie.token(&headers, only)), [Some("safe"); 2]);
         assert_ne!(form_token("a"), form_token("b"));
+    }
+
+    #[test]
+    fn a_browser_keeps_one_cookie_and_by_https_a_secure_one() {
+        let cookie = SessionCookie::new(4114);
+        let set = |is_https| {
+            let all = cookie.set("t", 5, is_https).map(|value| value.to_str().unwrap().to_owned());
+            all.collect::<Vec<_>>()
+        };
+        let rest = "Path=/; HttpOnly; SameSite=Lax";
+        assert_eq!(
+            set(true),
+            [
+                format!("__Host-crealeph-4114=t; {rest}; Max-Age=5; Secure"),
+                format!("crealeph-4114=; {rest}; Max-Age=0")
+            ]
+        );
+        assert_eq!(
+            set(false),
+            [
+                format!("crealeph-4114=t; {rest}; Max-Age=5"),
+                format!("__Host-crealeph-4114=; {rest}; Max-Age=0; Secure")
+            ]
+        );
     }
 }

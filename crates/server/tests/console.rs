@@ -149,10 +149,11 @@ fn every_page_serves_only_its_roles() {
 }
 
 /// Forms, with what those of these roles are answered.
-const FORMS: [(&str, &str, u16, &[&str]); 5] = [
+const FORMS: [(&str, &str, u16, &[&str]); 6] = [
     ("/inbox/nothing/question", "decision=approve&keyId=k", 404, &["writer", "operator"]),
     ("/inbox/nothing", "signed=%7B%7D", 400, &["writer", "operator"]),
     ("/runs/nothing/undo", "", 404, &["operator"]),
+    ("/sessions/nothing/end", "", 404, &["admin"]),
     ("/webhooks/nothing/enable", "", 404, &["admin"]),
     ("/webhooks/nothing/delete", "", 404, &["admin"]),
 ];

@@ -52,9 +52,8 @@ fn example(
         | "getSchema" | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions"
         | "getExecution" | "explainExecution" | "replayExecution" | "listBuilderRuns" | "getBuilderRun"
         | "cancelBuilderRun" | "listInbox" | "listPeople" | "listRules" | "listRuns" | "listSigners"
-        | "listOpenRuns" | "getLogSize" | "getUsage" | "getReport" | "getReportPage" | "getReportText" => {
-            (path, None)
-        }
+        | "listOpenRuns" | "listSessions" | "getLogSize" | "getUsage" | "getReport" | "getReportPage"
+        | "getReportText" => (path, None),
         "findIds" => (path, Some(r#"{"kind":"entry","words":["none"]}"#)),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),
@@ -83,6 +82,7 @@ fn example(
         "validate" => (path, Some("{}")),
         "createKey" => (path, Some(r#"{"role":"reader"}"#)),
         "revokeKey" => (path.replace("{id}", key), None),
+        "endSession" => (path.replace("{id}", "none"), None),
         "listWebhooks" => (path, None),
         "createWebhook" => (path, Some(r#"{"url":"https://hook.invalid/"}"#)),
         "getWebhook" | "testWebhook" | "enableWebhook" | "getDeliveries" => {
@@ -105,9 +105,9 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         "enrolPerson" | "invitePerson" | "revokePerson" | "setRules" => 422,
         // No invitation is open.
         "preparePasskey" | "enrolPasskey" => 422,
-        // No run and no signer is known, and the receipt is no one's.
+        // No run, signer or session is known, and the receipt is no one's.
         "getRun" | "getRunStory" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput"
-        | "compareRuns" | "revokeSigner" => 404,
+        | "compareRuns" | "revokeSigner" | "endSession" => 404,
         "reportReceipt" => 422,
         "enrolSigner" => 400,
         _ => 200,

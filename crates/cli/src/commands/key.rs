@@ -1,11 +1,11 @@
-//! `crealeph key`: the API keys of the server.
+//! `crealeph key`: the API keys of the server, and the sessions of its console.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use crealeph_contracts::api_key::{KeyRequest, KeyRole};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::scalar::{ClientKey, KeyId, RobotId, Text};
-use crealeph_runtime::access::{KeyReport, LinkRequest, create_link};
+use crealeph_runtime::access::{KeyReport, LinkRequest, SessionReport, create_link};
 use serde_json::json;
 
 use super::CommandOutcome;
@@ -23,6 +23,8 @@ Examples:
   crealeph key create --role writer --robot shop --label 'nightly import' --expires 2027-01-01T00:00:00Z
   crealeph key list
   crealeph key revoke 5f0c9a1b2d3e4f60 --reason 'laptop lost'
+  crealeph key sessions
+  crealeph key end-session 8c1d2e3f4a5b6c70
 
 Roles:
   reader    reads entries, proofs and checkpoints
@@ -31,7 +33,7 @@ Roles:
   auditor   reads, exports the log, and sees who may do what
   admin     manages keys, signers, people, rules and webhooks, and reads no evidence
 
-The token is printed once; the ledger keeps its digest. It names its tenant. With --client-key, repeating the request grants no second key and shows no token. A revoked key stops working at once, on every server of the ledger.
+The token is printed once; the ledger keeps its digest. It names its tenant. With --client-key, repeating the request grants no second key and shows no token. A revoked key stops working at once, on every server of the ledger, and so does a session of the console that is ended.
 
 Exit codes: 0 done, 1 refused, 2 cannot be done.";
 
@@ -45,6 +47,10 @@ pub(super) enum KeyTask {
     List(ListArgs),
     /// Revoke a key, at once
     Revoke(Revoke),
+    /// List who is signed in to the console
+    Sessions(ListArgs),
+    /// End a session of the console, at once
+    EndSession(EndSession),
 }
 
 #[derive(Debug, Args)]
@@ -88,6 +94,12 @@ pub(super) struct Revoke {
     reason: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct EndSession {
+    /// Id of the session, from `key sessions`
+    id: String,
+}
+
 /// One of the roles.
 pub(super) fn roles() -> impl TypedValueParser<Value = KeyRole> {
     PossibleValuesParser::new(KeyRole::ALL.iter().map(|role| role.as_str()))
@@ -109,6 +121,17 @@ impl Task for KeyTask {
                 )?;
             }
             KeyTask::Revoke(revoke) => revoke.run(at, output)?,
+            KeyTask::Sessions(list) => {
+                let sessions = at.sessions(list.start()?, list.limit)?;
+                print_page(sessions, session_in_words, "no one is signed in to the console", at, output)?;
+            }
+            KeyTask::EndSession(end) => {
+                let ended = at.end_session(&named("session", &end.id, KeyId::parse)?)?;
+                match at.is_json(output) {
+                    true => output.report(&ended)?,
+                    false => output.line(&format!("ended {}", ended.session_id))?,
+                }
+            }
         }
         Ok(CommandOutcome::Good)
     }
@@ -194,6 +217,12 @@ fn in_words(key: &KeyReport) -> String {
         }
     }
     line
+}
+
+fn session_in_words(session: &SessionReport) -> String {
+    let SessionReport { session_id, role, opened_by, created_at, expires, .. } = session;
+    let robot = session.robot_id.as_ref().map_or_else(String::new, |robot| format!("  robot {robot}"));
+    format!("{session_id}  {role:<8} {created_at}  until {expires}  {opened_by}{robot}")
 }
 
 impl Revoke {

@@ -49,7 +49,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4114")]
     listen: SocketAddr,
 
-    /// Listen on a non-loopback address without TLS: a proxy in front terminates TLS
+    /// A proxy in front terminates TLS: allow any address without a certificate, and expect HTTPS under the names of --host
     #[arg(long)]
     behind_proxy: bool,
 

@@ -94,6 +94,8 @@ const FORMS: &[(&str, ServerForm)] = &[
     ("key link", OWNER),
     ("key list", Asks),
     ("key revoke", Asks),
+    ("key sessions", Asks),
+    ("key end-session", Asks),
     ("signer add", Asks),
     ("signer list", Asks),
     ("signer revoke", Asks),

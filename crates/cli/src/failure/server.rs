@@ -76,6 +76,7 @@ impl ServerFailure {
         match self {
             ServerFailure::Access(
                 AccessError::NoKey { .. }
+                | AccessError::NoSession { .. }
                 | AccessError::Past(_)
                 | AccessError::TooLong { .. }
                 | AccessError::OtherRequest(_),

@@ -26,12 +26,18 @@ use Form::{Document, Json, Nothing, Report};
 
 const RULES: &str = "[[rule]]\nname = \"two\"\nos_requester = true\napprovals = 2\n";
 
-/// What the table needs. `first` ends a command after its first line, `run` makes a run of a task and prints its id, `draft` prints a draft, `hook` a webhook, `admin` enrols the admin of a tenant.
+/// What the table needs. `first` ends a command after its first line, `run` makes a run of a task and prints its id, `draft` prints a draft, `hook` a webhook, `session` signs in and prints the session, `admin` enrols the admin of a tenant.
 const PRELUDE: &str = r#"
 first() { exec 3< <("$@"); read -r line <&3; echo "$line"; kill $!; }
 run() { crealeph work run --json --agent fixer "$@" | jq -r '.receipt_id // .run'; }
 draft() { sed s/false/true/ request.json > draft.json; crealeph build draft.json --json | jq -r '.artifacts[0].id'; }
 hook() { crealeph webhook create https://hooks.invalid/ --json | jq -r .webhookId; }
+session() {
+  exec 3< <(crealeph serve --listen 127.0.0.1:0 --json); read -r line <&3; U=$(echo "$line" | jq -r .url)
+  K=$(crealeph key create --role reader --json | jq -r .token)
+  curl -sf -H "Origin: $U" -d "token=$K" "$U/sign-in"; kill $!
+  crealeph key sessions --limit 1 --json | jq -r .sessionId
+}
 admin() { ssh-keygen -q -t ed25519 -N '' -f "$1"; crealeph person add ana --key "$1.pub" --first-admin --tenant "$1" > /dev/null; }
 "#;
 
@@ -127,6 +133,8 @@ const COMMANDS: &[(&str, Form, &str)] = &[
         Report,
         "K=$(crealeph key create --role reader --json | jq -r .keyId); crealeph key revoke $K",
     ),
+    ("key sessions", Report, "session > /dev/null; crealeph key sessions"),
+    ("key end-session", Report, "crealeph key end-session $(session)"),
     ("signer add", Report, "crealeph work key > added$N; crealeph signer add added$N --tenant a$N"),
     (
         "signer list",

@@ -94,6 +94,7 @@ usage --by day --robot r
 inbox
 key list
 key list --limit 1
+key sessions
 signer list
 webhook list
 person list

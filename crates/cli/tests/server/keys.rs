@@ -84,3 +84,28 @@ fn a_token_is_in_no_log_and_in_no_problem() {
         assert!(!text.contains(secret) && !text.contains("evidence-in-confidence"), "{text}");
     }
 }
+
+#[test]
+fn a_session_is_listed_and_ended_at_the_command_line() {
+    let server = Running::start("");
+    let [reader, admin] = ["reader", "admin"].map(|role| server.key("t", &["--role", role]));
+    let entered = server.form("/sign-in", None, &format!("token={reader}"), true);
+    let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap();
+    assert_eq!(server.page("/robots", Some(cookie)).status, 200);
+    let at_server = |args: &[&str]| {
+        let mut command = server.scratch.command(&[&["--server", &server.url][..], args].concat());
+        command.env("CREALEPH_SERVER_KEY", &admin).env("CREALEPH_OUTPUT", "text");
+        crate::scratch::ended(command.stderr(std::process::Stdio::piped()).spawn().unwrap())
+    };
+    let (_, listed) = server.scratch.json(&["key", "sessions", "--json", "--tenant", "t"], "");
+    let id = listed["sessionId"].as_str().unwrap();
+    assert_eq!(listed["openedBy"], format!("key:{}", reader.split('.').nth(1).unwrap()));
+    let (code, stdout, stderr) = at_server(&["key", "sessions"]);
+    assert!(code == 0 && stdout.starts_with(&format!("{id}  reader ")), "{stdout}{stderr}");
+    let (code, stdout, stderr) = at_server(&["key", "end-session", id]);
+    assert_eq!((code, stdout), (0, format!("ended {id}\n")), "{stderr}");
+    assert_eq!(server.page("/robots", Some(cookie)).status, 303);
+    assert_eq!(at_server(&["key", "sessions"]).1, "no one is signed in to the console\n");
+    let (code, _, stderr) = server.scratch.run(&["key", "end-session", "0000", "--tenant", "t"], "");
+    assert!(code == 1 && stderr.contains("no session `0000`"), "{stderr}");
+}

@@ -70,7 +70,7 @@ fn the_committed_document_is_what_the_server_says() {
     );
     let wrong = server.request("PUT", "/v1/entries", None, None);
     assert_eq!(wrong.problem(405), "method_not_allowed");
-    assert_eq!(wrong.header("allow"), Some("POST, GET, HEAD"));
+    assert_eq!(wrong.header("allow"), Some("POST,GET,HEAD"));
     assert_eq!(server.request("GET", "/v2/entries", None, None).problem(404), "no_route");
 }
 

@@ -74,6 +74,9 @@ fn clients_are_served_over_tls_and_the_certificate_is_renewed() {
         (plain.status, plain.json()["detail"].as_str().unwrap().contains("HTTPS")) == (400, true),
         "{plain:?}"
     );
+    let page = server.request_with("GET", "/", &[("accept", "text/html")], "");
+    assert_eq!((page.status, page.header("content-type")), (400, Some("text/html; charset=utf-8")));
+    assert!(page.text().contains("use a URL that begins with https://"), "{page:?}");
     // One that begins a handshake and does not continue is cut off.
     let mut slow = server.connect();
     slow.write_all(&[22, 3, 1]).unwrap();

@@ -7,15 +7,15 @@ use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::session::{
-    SessionEnd, SessionEntry, SessionGrant, SignInLink, link_key, session_end_key, session_key,
+    SESSION_GRANT, SessionEnd, SessionEntry, SessionGrant, SignInLink, link_key, session_end_key, session_key,
 };
 use crealeph_decision::access::{KeyStanding, SessionHistory, session_counts};
 use crealeph_ledger::{Filter, Order, Seq};
 
 use super::{
-    AccessError, KeyId, KeyIdentity, KeyRole, Ledger, LedgerError, Literal, LogView, Name, RobotId,
-    Serialize, SessionOrigin, StoredEntry, TenantId, find_grant, find_key, grant_draft, id_and_secret,
-    is_digest_of, is_overtaken, named_in, token_of,
+    AccessError, Cow, Cursor, Deserialize, KeyId, KeyIdentity, KeyRole, Ledger, LedgerError, Literal,
+    LogView, Name, RobotId, Serialize, SessionOrigin, StoredEntry, TenantId, find_grant, find_key,
+    grant_draft, grants, id_and_secret, is_digest_of, is_overtaken, named_in, token_of,
 };
 
 /// How long a session lasts.
@@ -74,6 +74,65 @@ pub struct OpenedSession {
     pub seconds: u64,
     /// Whose it is.
     pub identity: KeyIdentity,
+}
+
+/// A session as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionReport {
+    /// Its id.
+    pub session_id: String,
+    /// The tenant.
+    pub tenant_id: String,
+    /// What it allows.
+    pub role: Cow<'static, str>,
+    /// The robot that it is restricted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robot_id: Option<String>,
+    /// The person, key or link that opened it, as the entries that it appends name them.
+    pub opened_by: String,
+    /// When it was opened.
+    pub created_at: String,
+    /// When it ends by itself.
+    pub expires: String,
+    /// `active` or `ended`.
+    pub state: Cow<'static, str>,
+    /// The entry that opened it.
+    pub entry: String,
+}
+
+impl SessionReport {
+    /// Of the entry that opened it; `None` if that is of something else.
+    fn of(entry: StoredEntry) -> Result<Option<Self>, AccessError> {
+        let (tenant_id, created_at) = (entry.tenant_id.clone(), entry.created_at.to_string());
+        let id = entry.id.as_str().to_owned();
+        let Some(SessionEntry::Grant(grant)) = entry_of(Some(entry)) else { return Ok(None) };
+        let expires = grant.expires.as_str().to_owned();
+        let identity = identity_of(tenant_id, grant);
+        Ok(Some(SessionReport {
+            session_id: identity.key_id.as_str().to_owned(),
+            tenant_id: identity.tenant_id.as_str().to_owned(),
+            role: identity.role.as_str().into(),
+            robot_id: identity.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
+            opened_by: identity.actor()?.as_str().to_owned(),
+            created_at,
+            expires,
+            state: "active".into(),
+            entry: id,
+        }))
+    }
+}
+
+/// Who a session is.
+fn identity_of(tenant_id: TenantId, grant: SessionGrant) -> KeyIdentity {
+    let SessionGrant { session_id, key_id, person, role, robot_id, .. } = grant;
+    KeyIdentity {
+        tenant_id,
+        key_id: session_id,
+        role,
+        robot_id,
+        session: Some(SessionOrigin { key_id, person }),
+    }
 }
 
 /// A person who has proved to be there, and what opened their session: an id that nothing else will ever have.
@@ -146,13 +205,61 @@ pub fn open_for_person(
     open(ledger, tenant, SessionBearer { id: Some(nonce), origin, role, robot_id: None, ends: None })
 }
 
-/// Ends a session.
+/// Ends a session, from now on on every server. One that has ended already stays as it is.
 ///
 /// # Errors
-/// When the ledger cannot be written.
-pub fn end_session(ledger: &Ledger, identity: &KeyIdentity) -> Result<(), AccessError> {
-    let end = SessionEnd { session_id: identity.key_id.clone() };
-    append(ledger, &identity.tenant_id, &SessionEntry::End(end))
+/// When there is no such session, or the ledger cannot be written.
+pub fn end_session(ledger: &Ledger, tenant: &TenantId, id: &KeyId) -> Result<SessionReport, AccessError> {
+    let found = ledger.view(tenant, |view| {
+        let Some(entry) = find_grant(view, &session_key(id))? else { return Ok(None) };
+        Ok(Some((entry, find(view, id)?.is_some())))
+    })?;
+    let no_session = || AccessError::NoSession { id: id.clone(), tenant: tenant.clone() };
+    let (entry, is_active) = found.flatten().ok_or_else(no_session)?;
+    let mut report = SessionReport::of(entry)?.ok_or_else(no_session)?;
+    if is_active {
+        match append(ledger, tenant, &SessionEntry::End(SessionEnd { session_id: id.clone() })) {
+            // Someone else has ended it meanwhile.
+            Err(AccessError::Unwritten(error)) if is_overtaken(&error) => {}
+            written => written?,
+        }
+    }
+    report.state = "ended".into();
+    Ok(report)
+}
+
+/// A page of a tenant's sessions that count, the newest first, and where the list continues. A page may have fewer than there are.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn list_sessions(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<SessionReport>, Option<Cursor>), AccessError> {
+    let read = ledger.view(tenant, |view| {
+        let page = view.list(&grants(SESSION_GRANT), Order::NewestFirst, cursor, limit)?;
+        let now = view.place().now.instant();
+        let is_over = |entry: &StoredEntry| {
+            now.nanos_since(entry.created_at.instant()) >= SESSION_HOURS * 60 * NANOS_PER_MINUTE
+        };
+        // Those before it have ended too.
+        let next = page.next.filter(|_| !page.entries.last().is_some_and(is_over));
+        let mut counting = Vec::new();
+        for entry in page.entries {
+            let id = entry_of(Some(entry.clone())).map(|read| read.id().clone());
+            if let Some(id) = id
+                && find(view, &id)?.is_some()
+            {
+                counting.push(entry);
+            }
+        }
+        Ok((counting, next))
+    })?;
+    let Some((counting, next)) = read else { return Ok((Vec::new(), None)) };
+    let reports = counting.into_iter().map(SessionReport::of).collect::<Result<Vec<_>, _>>()?;
+    Ok((reports.into_iter().flatten().collect(), next))
 }
 
 /// The session of a token, and when it ends.
@@ -167,9 +274,8 @@ pub(super) fn active_session(
     if !is_digest_of(&grant.token_digest, token) {
         return Ok(None);
     }
-    let session = Some(SessionOrigin { key_id: grant.key_id, person: grant.person });
-    let (role, robot_id, expires) = (grant.role, grant.robot_id, grant.expires.instant());
-    Ok(Some((KeyIdentity { tenant_id, key_id, role, robot_id, session }, Some(expires))))
+    let expires = grant.expires.instant();
+    Ok(Some((identity_of(tenant_id, grant), Some(expires))))
 }
 
 /// Looks up a session that counts: opened, not over, and neither the key nor the person that opened it revoked since.
@@ -433,8 +539,11 @@ mod tests {
         let [first, second] = [(); 2].map(|()| sign_in(&scene.ledger, &token).unwrap());
         let identity = scene.session(&first.token).unwrap();
         assert_eq!(identity.actor().unwrap().as_str(), format!("key:{key_id}"));
-        end_session(&scene.ledger, &identity).unwrap();
-        end_session(&scene.ledger, &identity).unwrap();
+        let end = |tenant: &TenantId| end_session(&scene.ledger, tenant, &identity.key_id);
+        let ended = end(&scene.tenant).unwrap();
+        assert_eq!((&*ended.state, ended.opened_by), ("ended", format!("key:{key_id}")));
+        assert_eq!(end(&scene.tenant).unwrap().state, "ended", "once more");
+        assert_eq!(end(&TenantId::parse("u").unwrap()).unwrap_err().code(), "unknown_session");
         assert_eq!(scene.session(&first.token), None);
         let identity = scene.session(&second.token).unwrap();
         revoke_key(&scene.ledger, &scene.tenant, &key_id, None).unwrap();
@@ -465,5 +574,31 @@ mod tests {
         let nonce = KeyId::parse("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e90").unwrap();
         let later = open_for_person(&scene.ledger, &scene.tenant, PersonSession { nonce, ..person }).unwrap();
         assert!(scene.session(&later.token).is_some());
+    }
+
+    #[test]
+    fn the_sessions_that_count_are_listed_from_the_newest_on() {
+        let scene = Scene::new();
+        let (_, token) = scene.key();
+        let open = || sign_in(&scene.ledger, &token).unwrap().identity.key_id;
+        let list = |cursor, limit| {
+            let (page, next) = list_sessions(&scene.ledger, &scene.tenant, cursor, limit).unwrap();
+            (page.into_iter().map(|session| session.session_id).collect::<Vec<_>>(), next)
+        };
+        let ids = |sessions: &[&KeyId]| sessions.iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>();
+        let [early, ended] = [(); 2].map(|()| open());
+        scene.passes(60);
+        let late = sign_in(&scene.ledger, &scene.link()).unwrap().identity.key_id;
+        end_session(&scene.ledger, &scene.tenant, &ended).unwrap();
+        assert_eq!(list(None, 10), (ids(&[&late, &early]), None));
+        let (first, next) = list(None, 1);
+        assert_eq!((first, next.is_some()), (ids(&[&late]), true));
+        let (second, next) = list(next, 1);
+        assert_eq!((second, next.is_some()), (Vec::new(), true), "the one that was ended");
+        assert_eq!(list(next, 1).0, ids(&[&early]));
+        scene.passes(7 * 60);
+        assert_eq!(list(None, 10), (ids(&[&late]), None));
+        // Nothing before one that has lasted its time is read.
+        assert_eq!(list(None, 2), (ids(&[&late]), None));
     }
 }

@@ -11,8 +11,10 @@ mod work;
 use axum::http::{HeaderValue, StatusCode, header};
 use crealeph_console as view;
 use crealeph_decision::access::Permission;
+use crealeph_runtime::access::KeyIdentity;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::app::App;
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
@@ -20,13 +22,15 @@ use crate::route::{
     Access, AnswerShape, Handler, Parameter, ParameterKind, RequestBody, RobotScope, Route, Verb,
 };
 use crate::routes::work::MAX_PLACE;
-use crate::routes::{CURSOR, ENTRY_ID, EXECUTION, ROBOT, WEBHOOK, in_path, query};
+use crate::routes::{CURSOR, ENTRY_ID, EXECUTION, ROBOT, SESSION, WEBHOOK, in_path, query};
 use crate::schemas::Schema;
+use crate::session::form_token;
 
 const HTML_TYPE: &str = "text/html; charset=utf-8";
 const READ: Access = Access::Key(Permission::Read, RobotScope::Restricted);
 const DECIDE: Access = Access::Key(Permission::Decide, RobotScope::Restricted);
 const RUN_WORK: Access = Access::Key(Permission::Run, RobotScope::Refused);
+const MANAGE_KEYS: Access = Access::Key(Permission::ManageKeys, RobotScope::Refused);
 const MANAGE_WEBHOOKS: Access = Access::Key(Permission::ManageWebhooks, RobotScope::Refused);
 const RUN: Parameter = in_path("id", ParameterKind::Identifier, "the run");
 const SIGNED_IN: Access = Access::Key(Permission::Validate, RobotScope::Unrelated);
@@ -198,6 +202,7 @@ const PAGES: &[Route] = &[
         pages::usage,
     ),
     page("/access", Access::Key(Permission::SeePeople, RobotScope::Refused), &[], pages::access),
+    form_about("/sessions/{id}/end", MANAGE_KEYS, &[SESSION], sign_in::end),
     form_about("/webhooks/{id}/enable", MANAGE_WEBHOOKS, &[WEBHOOK], pages::enable_webhook),
     form_about("/webhooks/{id}/delete", MANAGE_WEBHOOKS, &[WEBHOOK], pages::delete_webhook),
     page("/search", READ, &[query("q", TEXT, "the search text")], find::search),
@@ -209,6 +214,7 @@ fn html(text: String) -> Reply {
     let headers = &mut reply.headers;
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(view::CONTENT_SECURITY));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
     reply
 }
 
@@ -249,21 +255,21 @@ fn verifier(_: &Call) -> Result<Reply, Problem> {
     Ok(reply)
 }
 
-/// A problem as a page; someone who is not signed in goes to sign in first, and comes back.
-pub(crate) fn problem_page(problem: &Problem, target: &str, request_id: &str) -> Reply {
-    if problem.kind() == ProblemKind::Unauthenticated {
-        let target = match target {
-            "/" => "/sign-in".to_owned(),
-            target => format!("/sign-in?next={}", encoded(target)),
-        };
-        if let Ok(reply) = redirect(&target) {
-            return reply;
-        }
+/// Someone who is not signed in goes to sign in first, and comes back to the page that their browser shows.
+pub(crate) fn to_sign_in(shown: &str) -> Result<Reply, Problem> {
+    match shown {
+        "/" => redirect("/sign-in"),
+        shown => redirect(&format!("/sign-in?next={}", encoded(shown))),
     }
+}
+
+/// A problem as a page, with navigation for someone who is signed in.
+pub(crate) fn problem_page(problem: &Problem, viewer: Option<&view::Viewer>, request_id: &str) -> Reply {
     let (detail, hint) = problem.words();
     let status = problem.status();
     let title = status.canonical_reason().unwrap_or("Problem");
-    let mut reply = html(view::problem(title, detail, hint, problem.kind().code(), request_id));
+    let page = view::ProblemPage { title, detail, hint, code: problem.kind().code(), request_id };
+    let mut reply = html(view::problem(viewer, &page));
     reply.status = status;
     reply
 }
@@ -278,20 +284,32 @@ fn encoded(text: &str) -> String {
 /// Who looks at a page. Called before anything else is read, so that the page has everything up to [`view::Viewer::seq`].
 fn viewer(call: &Call) -> Result<view::Viewer, Problem> {
     let who = call.who()?;
+    let seq = Some(call.ledger().last_seq(&who.tenant_id)?);
+    Ok(view::Viewer { seq, ..viewer_of(&call.app, Some(who), call.session_token.as_deref())? })
+}
+
+/// The same, of a request that may be refused; its page is not kept current.
+pub(crate) fn viewer_of(
+    app: &App,
+    who: Option<&KeyIdentity>,
+    session_token: Option<&str>,
+) -> Result<view::Viewer, Problem> {
     let no_session =
         || Problem::new(ProblemKind::Internal, "the page needs a session and did not ask for one");
+    let (who, token) = who.zip(session_token).ok_or_else(no_session)?;
+    let invalid = |_| Problem::new(ProblemKind::Internal, "the session's id is no name");
     Ok(view::Viewer {
         tenant: who.tenant_id.as_str().to_owned(),
         role: who.role.as_str(),
         robot: who.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
-        name: call.actor()?.as_str().to_owned(),
+        name: who.actor().map_err(invalid)?.as_str().to_owned(),
         person: who.session.as_ref().and_then(|session| session.person.clone()),
-        form_token: call.form_token.clone().ok_or_else(no_session)?,
+        form_token: form_token(token),
         reads: who.may(Permission::Read),
         decides: who.may(Permission::Decide),
         sees_grants: who.may(Permission::SeeGrants),
         manages_webhooks: who.may(Permission::ManageWebhooks),
-        now: call.ledger().now().instant(),
-        seq: call.ledger().last_seq(&who.tenant_id)?,
+        now: app.ledger.now().instant(),
+        seq: None,
     })
 }

@@ -6,7 +6,7 @@ use crealeph_contracts::scalar::{ExecutionId, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::policy::{RulesError, ThresholdsSource};
 use crealeph_ledger::{Direction, Filter, Order};
-use crealeph_runtime::access::list_keys;
+use crealeph_runtime::access::{list_keys, list_sessions};
 use crealeph_runtime::approvals::ApprovalHistory;
 use crealeph_runtime::entries::{PageQuery, bounded_page};
 use crealeph_runtime::report::execution_story;
@@ -27,13 +27,25 @@ const TIMELINE_ROWS: usize = 16;
 const TIMELINE_BYTES: usize = 1 << 20;
 /// How far a lineage is followed.
 const LINEAGE_DEPTH: usize = 2;
-/// How many keys, and how many webhooks, are listed.
+/// How many keys or sessions, and how many webhooks, are listed.
 const MAX_KEYS: usize = 200;
 const MAX_WEBHOOKS: usize = 200;
 
 /// The first page that a role has something on.
 pub(super) fn start(call: &Call) -> Result<Reply, Problem> {
-    redirect(if call.who()?.may(Permission::Read) { "/inbox" } else { "/access" })
+    let who = call.who()?;
+    match (who.may(Permission::Read), &who.robot_id) {
+        (true, _) => redirect("/inbox"),
+        (false, None) => redirect("/access"),
+        (false, Some(_)) => {
+            let detail = format!(
+                "the console has no page for a session of the role `{}` that is restricted to a robot",
+                who.role
+            );
+            let hint = "sign out, and sign in with a link or key of another role or without the restriction";
+            Err(Problem::new(ProblemKind::Forbidden, detail).with_hint(hint))
+        }
+    }
 }
 
 pub(super) fn inbox(call: &Call) -> Result<Reply, Problem> {
@@ -125,8 +137,13 @@ pub(super) fn entry(call: &Call) -> Result<Reply, Problem> {
 pub(super) fn policy(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
     let asked = call.identifier("robot", RobotId::parse)?;
-    let robot = asked.clone().unwrap_or_else(|| RobotId::from(TENANT_ROBOT));
-    let rules = &call.app.scopes.of(&call.who()?.tenant_id, &robot).rules;
+    let who = call.who()?;
+    if asked.as_ref().is_some_and(|robot| !who.covers(robot)) {
+        return Err(Problem::unknown_id("robot"));
+    }
+    let robot = asked.clone().or_else(|| who.robot_id.clone());
+    let robot = robot.unwrap_or_else(|| RobotId::from(TENANT_ROBOT));
+    let rules = &call.app.scopes.of(&who.tenant_id, &robot).rules;
     let in_force = rules.thresholds();
     let (confidence, staleness, lineage) = (
         in_force.min_confidence.get(),
@@ -176,7 +193,12 @@ pub(super) fn usage(call: &Call) -> Result<Reply, Problem> {
 
 pub(super) fn access(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
-    let tenant = &call.who()?.tenant_id;
+    let who = call.who()?;
+    let tenant = &who.tenant_id;
+    let sessions = match viewer.sees_grants {
+        true => Some(list_sessions(call.ledger(), tenant, None, MAX_KEYS)?),
+        false => None,
+    };
     let keys = match viewer.sees_grants {
         true => Some(list_keys(call.ledger(), tenant, None, MAX_KEYS)?),
         false => None,
@@ -190,6 +212,10 @@ pub(super) fn access(call: &Call) -> Result<Reply, Problem> {
     let page = view::AccessPage {
         keys: keys.as_ref().map(|(keys, _)| keys.as_slice()),
         has_more_keys: keys.as_ref().is_some_and(|(_, next)| next.is_some()),
+        sessions: sessions.as_ref().map(|(sessions, _)| sessions.as_slice()),
+        has_more_sessions: sessions.as_ref().is_some_and(|(_, next)| next.is_some()),
+        own_session: who.key_id.as_str(),
+        ends_sessions: who.may(Permission::ManageKeys),
         webhooks: hooks.as_ref().map(|(hooks, _)| hooks.as_slice()),
         has_more_webhooks: hooks.as_ref().is_some_and(|(_, next)| next.is_some()),
         people: &people,

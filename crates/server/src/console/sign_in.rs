@@ -8,6 +8,7 @@ use super::{html, redirect};
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::reply::Reply;
+use crate::routes::sessions;
 
 /// The sign-in page.
 pub(super) fn show(call: &Call) -> Result<Reply, Problem> {
@@ -50,23 +51,35 @@ fn asks_tenant(call: &Call) -> bool {
     call.app.only_tenant.get(call.ledger()).is_none()
 }
 
-/// Goes on with a session that was opened.
+/// Goes on with a session that was opened. It takes the place of the one that the browser has, which ends.
 pub(super) fn entered(call: &Call, session: &OpenedSession, next: Option<&str>) -> Result<Reply, Problem> {
-    let mut reply = redirect(next.unwrap_or("/"))?;
-    if let Some(cookie) = call.app.cookie.set(&session.token, session.seconds) {
-        reply.headers.insert(header::SET_COOKIE, cookie);
+    if let Some(token) = &call.session_token
+        && let Some(before) = call.app.sessions.authenticate(call.ledger(), token)?
+    {
+        end_session(call.ledger(), &before.tenant_id, &before.key_id)?;
     }
-    Ok(reply)
+    Ok(with_cookie(call, redirect(next.unwrap_or("/"))?, &session.token, session.seconds))
 }
 
 /// Ends the session.
 pub(super) fn leave(call: &Call) -> Result<Reply, Problem> {
-    end_session(call.ledger(), call.who()?)?;
-    let mut reply = redirect("/sign-in")?;
-    if let Some(cookie) = call.app.cookie.set("", 0) {
-        reply.headers.insert(header::SET_COOKIE, cookie);
+    let who = call.who()?;
+    end_session(&call.acting_ledger()?, &who.tenant_id, &who.key_id)?;
+    Ok(with_cookie(call, redirect("/sign-in")?, "", 0))
+}
+
+/// Ends a session that is listed, which may be someone else's.
+pub(super) fn end(call: &Call) -> Result<Reply, Problem> {
+    sessions::ended(call)?;
+    redirect("/access#sessions")
+}
+
+/// A reply that sets the session's cookie.
+fn with_cookie(call: &Call, mut reply: Reply, token: &str, seconds: u64) -> Reply {
+    for cookie in call.app.cookie.set(token, seconds, call.is_https) {
+        reply.headers.append(header::SET_COOKIE, cookie);
     }
-    Ok(reply)
+    reply
 }
 
 /// A path of this server, and nothing that a browser would take for another one.

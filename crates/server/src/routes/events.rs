@@ -61,6 +61,8 @@ struct EventStream {
     stopping: watch::Receiver<bool>,
     pace: Pace,
     check_key_at: Instant,
+    /// The entry up to which nothing has ended the key.
+    key_counts_at: Seq,
     has_ended: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -105,6 +107,7 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
         stopping: call.app.stopping.clone(),
         pace: Pace::new(ServerBounds::time(call.bounds().write_timeout_ms)),
         check_key_at: Instant::now() + KEY_CHECK,
+        key_counts_at: Seq::ZERO,
         app: Arc::clone(&call.app),
         who,
         filter,
@@ -229,6 +232,13 @@ impl EventStream {
                 // What was taken before it is sent first, and then the key is found not to count.
                 self.check_key_at = Instant::now();
                 self.follower.key_checked(&self.who.key_id, false, Instant::now());
+                return Some(Advance::More);
+            }
+            if frame.entry.seq > self.key_counts_at && self.who.may_be_ended_by(&frame.entry) {
+                // The ledger says whether it does, once what was taken before it is sent.
+                self.key_counts_at = frame.entry.seq;
+                self.check_key_at = Instant::now();
+                self.follower.forget_key(&self.who.key_id);
                 return Some(Advance::More);
             }
             self.last = frame.entry.seq;

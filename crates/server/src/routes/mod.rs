@@ -14,6 +14,7 @@ mod people;
 pub(crate) mod report;
 pub(crate) mod robots;
 mod runs;
+pub(crate) mod sessions;
 mod signers;
 pub(crate) mod usage;
 pub(crate) mod webhooks;
@@ -82,6 +83,7 @@ const ATTEMPT: Parameter = query(
 pub(crate) const ENTRY_ID: Parameter =
     in_path("id", ParameterKind::Identifier, "the entry's id, or `key:` and its client key");
 
+pub(crate) const SESSION: Parameter = in_path("id", ParameterKind::Identifier, "the session's id");
 pub(crate) const WEBHOOK: Parameter = in_path("id", ParameterKind::Identifier, "the webhook's id");
 
 /// Every route.
@@ -91,6 +93,7 @@ pub(crate) fn routes() -> impl Iterator<Item = &'static Route> + Clone {
         ids::ROUTES,
         approvals::ROUTES,
         people::ROUTES,
+        sessions::ROUTES,
         work::ROUTES,
         signers::ROUTES,
         usage::ROUTES,

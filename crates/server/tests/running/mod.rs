@@ -2,11 +2,12 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use crealeph_contracts::api_key::{KeyRequest, KeyRole};
+use crealeph_contracts::approval::{APPROVALS, TENANT_ROBOT};
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::json::Limits;
-use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::json::{JsonObject, Limits};
+use crealeph_contracts::scalar::{ClientKey, KeyId, Name, RobotId, TenantId};
 use crealeph_ledger::{Ledger, LedgerOptions, Location};
-use crealeph_runtime::access::{LinkRequest, create_key, create_link};
+use crealeph_runtime::access::{LinkRequest, PersonSession, create_key, create_link, open_for_person};
 use crealeph_runtime::agents::Agents;
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::webhook::WebhookSettings;
@@ -32,11 +33,16 @@ pub struct Running {
 
 impl Running {
     pub fn start() -> Running {
+        Running::of(Vec::new(), false)
+    }
+
+    /// One that answers to these names too, maybe behind a proxy with TLS.
+    pub fn of(hosts: Vec<String>, is_behind_proxy: bool) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::File(folder.path().join("ledger.db"));
         let ledger = Ledger::init(&location, LedgerOptions::default()).unwrap();
         let settings = ServerSettings {
-            hosts: Vec::new(),
+            hosts,
             origins: Vec::new(),
             tls: None,
             metrics: None,
@@ -47,15 +53,21 @@ impl Running {
         let (ledger_served, renderer) = (ledger.clone(), RENDERER);
         let parts =
             ServerParts { ledger: ledger_served, agents, scopes, settings, renderer, workspace: None };
-        let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, parts).unwrap();
+        let server = Server::bind("127.0.0.1:0".parse().unwrap(), is_behind_proxy, parts).unwrap();
         let client = Client(server.address());
         std::thread::spawn(move || server.run());
         Running { _folder: folder, ledger, client }
     }
 
     pub fn key(&self, tenant: &str, role: &str) -> String {
+        self.key_for(tenant, role, None)
+    }
+
+    /// A key, restricted to a robot if one is named.
+    pub fn key_for(&self, tenant: &str, role: &str, robot: Option<&str>) -> String {
         let role = KeyRole::parse(role).unwrap();
-        let request = KeyRequest { role, robot_id: None, label: None, expires: None, client_key: None };
+        let robot_id = robot.map(|robot| RobotId::parse(robot).unwrap());
+        let request = KeyRequest { role, robot_id, label: None, expires: None, client_key: None };
         create_key(&self.ledger, &TenantId::parse(tenant).unwrap(), request).unwrap().token.unwrap()
     }
 
@@ -66,6 +78,37 @@ impl Running {
             (None, Draft::parse(text.as_bytes(), &Limits::own(text.len())).unwrap())
         });
         self.ledger.append_as(&TenantId::parse(tenant).unwrap(), batch.collect()).unwrap();
+    }
+
+    /// The token of a session that a person has opened with a passkey.
+    pub fn session_of(&self, person: &str) -> String {
+        let nonce = format!("nonce-of-{person}");
+        let session = PersonSession {
+            person: Name::parse(person).unwrap(),
+            role: KeyRole::Reader,
+            nonce: KeyId::parse(&nonce).unwrap(),
+        };
+        open_for_person(&self.ledger, &TenantId::parse("own").unwrap(), session).unwrap().token
+    }
+
+    /// Revokes a key of a person, as the ledger has it once the signature was checked.
+    pub fn revoke_person(&self, person: &str) {
+        let payload = format!(
+            r#"{{"statement":{{"type":"person_revocation","tenantId":"own","logOrigin":"l","person":"{person}","keyId":"k","signedBy":"root","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"}},"proof":"ssh","signature":"x"}}"#
+        );
+        let name = |name: &str| Name::parse(name).unwrap();
+        let draft = Draft {
+            robot_id: RobotId::from(TENANT_ROBOT),
+            module: Name::from(APPROVALS),
+            source: name("operator"),
+            kind: name("person_revocation"),
+            state: name("revoked"),
+            payload: JsonObject::parse(&payload).unwrap(),
+            lineage: None,
+            observed_at: None,
+            key: Some(ClientKey::parse(&format!("crealeph:test:{person}")).unwrap()),
+        };
+        self.ledger.append_as(&TenantId::parse("own").unwrap(), vec![(None, draft)]).unwrap();
     }
 
     /// The token of a link that signs in.

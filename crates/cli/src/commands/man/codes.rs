@@ -99,6 +99,7 @@ const ERRORS: &[(&str, &str)] = &[
         "no server is named, or its address is not one that a key may be sent to: https, or http on this machine",
     ),
     ("unknown_api_key", "the tenant has no API key of this id; see `crealeph key list`"),
+    ("unknown_session", "the tenant has no session of this id; see `crealeph key sessions`"),
     ("bad_expiry", "an API key would expire before it could be used"),
     ("unknown_webhook", "the tenant has no webhook of this id; see `crealeph webhook list`"),
     (

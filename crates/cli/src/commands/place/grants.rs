@@ -1,4 +1,4 @@
-//! Keys, signers and webhooks of the tenant, on the ledger or through a server.
+//! Keys, sessions, signers and webhooks of the tenant, on the ledger or through a server.
 
 use crealeph_contracts::api_key::KeyRequest;
 use crealeph_contracts::contract::to_json;
@@ -7,7 +7,9 @@ use crealeph_contracts::reported::SignerRequest;
 use crealeph_contracts::scalar::{KeyId, Name, Text};
 use crealeph_contracts::webhook::WebhookRequest;
 use crealeph_ledger::{Cursor, Seq};
-use crealeph_runtime::access::{CreatedKey, KeyReport, create_key, list_keys, revoke_key};
+use crealeph_runtime::access::{
+    CreatedKey, KeyReport, SessionReport, create_key, end_session, list_keys, list_sessions, revoke_key,
+};
 use crealeph_runtime::receipts::{SignerReport, add_signer, list_signers, revoke_signer};
 use crealeph_runtime::webhook::{
     CreatedWebhook, DeliveryReport, TestReport, WebhookReport, WebhookSettings, create_webhook,
@@ -61,6 +63,26 @@ impl Place {
             Place::Here(at) => Ok(revoke_key(&at.open()?, &at.tenant, id, reason)?),
             Place::Server(RemoteLog { client, .. }) => {
                 Ok(client.delete(&["keys", id.as_str()], &because(reason))?.read()?)
+            }
+        }
+    }
+
+    pub(in crate::commands) fn sessions(
+        &self,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Listed<SessionReport>, Failure> {
+        match self {
+            Place::Here(at) => Ok(list_sessions(&at.open()?, &at.tenant, cursor, limit)?),
+            Place::Server(remote) => remote.page((&["sessions"], "sessions"), &[], cursor, limit),
+        }
+    }
+
+    pub(in crate::commands) fn end_session(&self, id: &KeyId) -> Result<SessionReport, Failure> {
+        match self {
+            Place::Here(at) => Ok(end_session(&at.open()?, &at.tenant, id)?),
+            Place::Server(RemoteLog { client, .. }) => {
+                Ok(client.delete(&["sessions", id.as_str()], &[])?.read()?)
             }
         }
     }
