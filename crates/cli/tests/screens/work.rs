@@ -12,6 +12,36 @@ const ITEMS: &str = r#"[
 ]"#;
 
 #[test]
+fn a_class_of_files_is_named_for_people_and_not_by_its_letter() {
+    let story = Story::new();
+    story.shows(
+        "crealeph work run --agent fixer --max-generated 0 'echo x > notes.md'",
+        expect![[r#"
+            run <id>: denied
+              why      Exceeded max delta size of generated files: 1 > 0
+              raise    --max-generated 1; in a file of items, `max_generated` in the agent's
+                `paths`
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+              retry    crealeph work retry <id>
+            exit code 1
+        "#]],
+    );
+    story.shows(
+        "crealeph work show | grep -o 'why .*'",
+        expect![[r#"
+            why      Exceeded max delta size of generated files: 1 > 0
+        "#]],
+    );
+    story.shows(
+        "crealeph report --run @ | grep -o 'Exceeded.*'",
+        expect![[r#"
+            Exceeded max delta size of generated files: 1 > 0
+        "#]],
+    );
+}
+
+#[test]
 fn work_that_lands_and_work_that_does_not() {
     let story = Story::new();
     story.write("items.json", ITEMS);
