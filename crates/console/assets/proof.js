@@ -52,7 +52,7 @@
       if (found.id !== section.dataset.entry) throw new Error('the proof is of another entry');
       outcome.after(proved(found.source, shown.shown));
       const content = displayed(json);
-      if (content !== null && content !== found.source) throw new Error('this page shows another content than the proved entry has');
+      if (content !== null && content !== found.source) throw new Error('the content on this page differs from the proved entry');
       const same = content === null
         ? 'The content that this page shows is cut or has escapes, so read the proved entry here.'
         : 'The content that this page shows is that of the proved entry.';

@@ -79,7 +79,7 @@ fn rows(viewer: &Viewer, a: &ComparedRun, b: &ComparedRun) -> Vec<(String, Marku
             .filter(|what| a.bounds.iter().all(|bound| bound.what != *what)),
     );
     for what in names {
-        row(&format!("Bound: {what}"), &|run| used(run, what));
+        row(&format!("Limit: {what}"), &|run| used(run, what));
     }
     rows
 }

@@ -31,7 +31,7 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
     html! {
         h1 { "Inbox" }
         @if page.items.is_empty() && page.next.is_none() {
-            (empty("Nothing awaits approval. Drafts and held changes appear here:", Some("crealeph work run --hold --task \"…\" --agent NAME")))
+            (empty("Nothing awaits approval. Drafts and held changes appear here:", Some("crealeph work run --agent NAME --hold \"…\"")))
         } @else {
             (marked_form())
             ul .cards { @for (item, mark) in page.items.iter().zip(marks(viewer, page.items)) { (card(viewer, item, mark)) } }
@@ -151,7 +151,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
             ("Id", html! { code { (line(id)) } }),
             ("Kind", html! { (subject.class.kind.as_str()) }),
             ("Since", time(&entry.created_at.to_string(), now)),
-            ("Asked by", html! { @match &subject.requester { Some(asked) => (line(&asked.to_string())), None => "not recorded" } }),
+            ("Requester", html! { @match &subject.requester { Some(asked) => (line(&asked.to_string())), None => "not recorded" } }),
             ("Digest", html! { code { (subject.digest.to_string()) } }),
             ("Lands in", html! { code { (line(subject.target.as_str())) } }),
             ("Rule", html! { code { (line(state.rule.name.as_str())) } ", digest " code { (state.rule_digest.to_string()) } }),

@@ -89,7 +89,7 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
             ("Id", html! { code { (line(id)) } }),
             ("Sequence", html! { (number(entry.seq.get())) }),
             ("Recorded", time(&entry.created_at.to_string(), viewer.now)),
-            ("True at", html! { @if let Some(at) = &content.observed_at { (time(at.as_str(), viewer.now)) } @else { "when it was recorded" } }),
+            ("Observed", html! { @if let Some(at) = &content.observed_at { (time(at.as_str(), viewer.now)) } @else { "when it was recorded" } }),
             ("Robot", html! { a href={ "/robots/" (path(content.robot_id.as_str())) } { (line(content.robot_id.as_str())) } }),
             ("Module", html! { (line(content.module.as_str())) ", source " (line(content.source.as_str())) }),
             ("Execution", html! { @match &content.execution_id {
@@ -106,8 +106,8 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
                 a href="/verify.html" { "Save the verifier" } " and use it offline: a page that the server sends can only be as honest as the server." }
             script src=(asset_url("proof.js")) defer {}
         }
-        section aria-labelledby="rests" { h2 #rests { "Rests on" } (relatives(viewer, up)) }
-        section aria-labelledby="used" { h2 #used { "Is used by" } (relatives(viewer, down)) }
+        section aria-labelledby="rests" { h2 #rests { "Depends on" } (relatives(viewer, up)) }
+        section aria-labelledby="used" { h2 #used { "Depended on by" } (relatives(viewer, down)) }
         section aria-labelledby="content" {
             h2 #content { "Content" }
             (json_block(&entry_json(entry), "The entry as JSON", Some(&api)))

@@ -44,7 +44,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
         section aria-labelledby="people" { h2 #people { "People" }
             @if page.people.is_empty() { (empty("No one is enrolled. The first person enrols themselves as admin:", Some("crealeph person add NAME --key ~/.ssh/id_ed25519.pub --first-admin"))) }
             @else {
-                @if let Some(root) = page.root { p { "All of them rest on the first admin's key " code { (line(root)) } ". Compare it with the one that you saved." } }
+                @if let Some(root) = page.root { p { "All enrolments are based on the first admin's key " code { (line(root)) } ". Compare it with the one that you saved." } }
                 div .scroll tabindex="0" role="group" aria-label="People" { table {
                     thead { tr { th { "Person" } th { "Groups" } th { "Keys" } } }
                     tbody { @for person in page.people { tr data-row {

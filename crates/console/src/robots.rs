@@ -136,7 +136,7 @@ fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {
     html! {
         div .scroll tabindex="0" role="group" aria-label="Evidence" {
             table {
-                thead { tr { th { "Type" } th { "State" } th { "True at" } th { "Entry" } } }
+                thead { tr { th { "Type" } th { "State" } th { "Observed" } th { "Entry" } } }
                 tbody { @for kind in SnapshotType::ALL {
                     @let newest = snapshot.facts.newest.get(kind).as_ref();
                     tr data-row {

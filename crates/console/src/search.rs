@@ -46,7 +46,7 @@ pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
         } @else if page.hits.is_empty() {
             div .empty {
                 p { "Nothing was found for " code { (line(page.words)) } "." }
-                p { "Looked through: the ids of entries, executions and runs and the names of robots, from their start; tasks, agents and changed paths of recorded runs, of open runs of this server's workspace and of held changes." }
+                p { "Searched: the ids of entries, executions and runs and the names of robots, from their start; tasks, agents and changed paths of recorded runs, of open runs of this server's workspace and of held changes." }
                 p { "Try the first eight characters of an id, the start of a robot's name, or fewer words: all of them must be there." }
             }
         } @else {

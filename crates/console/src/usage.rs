@@ -22,7 +22,7 @@ pub fn usage(viewer: &Viewer, report: &UsageReport) -> Markup {
             li { a href={ "/usage?by=" (key) } aria-current=[(report.by == key).then_some("page")] { (name) } }
         } } }
         @if report.rows.is_empty() {
-            (empty("No run and no execution is recorded.", Some("crealeph work run --task \"…\" --agent NAME")))
+            (empty("No run and no execution is recorded.", Some("crealeph work run --agent NAME \"…\"")))
         } @else {
             (chart(report, "Tokens", |sum| sum.tokens, whole))
             @if report.total.cost_usd > 0.0 {

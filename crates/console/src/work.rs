@@ -60,7 +60,7 @@ pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
         @if runs.is_empty() && next.is_none() && (agent.is_some() || status.is_some()) {
             @if open.as_ref().is_none_or(|(open, _)| open.is_empty()) { (empty("No run matches this filter.", None)) }
         } @else if runs.is_empty() && next.is_none() {
-            (empty("No run is recorded here. A workspace records its runs in this ledger, or reports them to this server:", Some("crealeph work run --task \"…\" --agent NAME --report-to URL")))
+            (empty("No run is recorded here. A workspace records its runs in this ledger, or reports them to this server:", Some("crealeph work run --agent NAME --report-to URL \"…\"")))
         } @else {
             @if open.as_ref().is_some_and(|(open, _)| !open.is_empty()) { h2 { "Recorded" } }
             form action="/runs/compare" method="get" {
@@ -188,7 +188,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
         ]))
         @if is_open { (run_output(&id, output)) }
         @if let Some(admission) = &story.admission {
-            section aria-labelledby="bounds" { h2 #bounds { "Bounds" }
+            section aria-labelledby="bounds" { h2 #bounds { "Limits" }
                 @if let Some(reason) = &admission.reason { p { (line(&reason_in_words(reason))) } }
                 ul .bounds { @for bound in &admission.bounds { (bound_bar(bound)) } }
             }
@@ -269,7 +269,7 @@ fn bound_bar(bound: &BoundStory) -> Markup {
         li { span { (bound.what) } " "
             @match bound.limit {
                 Some(limit) => { meter min="0" max=(limit.max(1)) value=(bound.used.min(limit.max(1))) aria-label=(bound.what) {} " " (number(bound.used)) " of " (number(limit)) }
-                None => { (number(bound.used)) ", no bound" }
+                None => { (number(bound.used)) ", no limit" }
             }
         }
     }

@@ -80,8 +80,8 @@ pub enum AccessError {
         /// How long it is.
         found: usize,
     },
-    /// The ledger did not take it.
-    #[error("the ledger did not take it, and nothing was written: {0}")]
+    /// It cannot be appended to the ledger.
+    #[error("cannot append to the ledger; nothing was written: {0}")]
     Unwritten(AppendError),
     /// The ledger could not be read or written.
     #[error(transparent)]

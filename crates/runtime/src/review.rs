@@ -45,8 +45,8 @@ pub enum VerdictError {
     /// The ledger could not be read or written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The ledger did not take it.
-    #[error("the ledger did not take the verdict, and nothing was written: {0}")]
+    /// It cannot be appended to the ledger.
+    #[error("cannot append the verdict to the ledger; nothing was written: {0}")]
     Unwritten(AppendError),
     /// A name is not valid.
     #[error("internal error: the verdict has an invalid name: {0}; please report it")]

@@ -208,7 +208,7 @@ export class ApprovalLog {
     const isOfIt = ['subjectId', 'subjectDigest', 'ruleDigest'].every((name) => statement.get(name) === landing.get(name));
     if (statement.get('decision') !== 'approve' || !isOfIt) return 'which does not approve it';
     if (this.keys.get(statement.get('keyId'))?.isRevoked !== false) return 'whose key was revoked before';
-    if (!rule.get('proofs').includes(proof)) return 'of a kind of proof that its rule does not take';
+    if (!rule.get('proofs').includes(proof)) return 'of a kind of proof that its rule does not accept';
     const person = statement.get('person');
     if (people.has(person)) return 'by a person who is counted already';
     people.add(person);

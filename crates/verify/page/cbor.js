@@ -56,7 +56,7 @@ class Reader {
     for (;;) {
       const [head] = this.raw(1);
       if (head === 0xff) return concat(...parts);
-      if (head >> 5 !== major || (head & 31) === 31) throw new Error('a part of a string is none');
+      if (head >> 5 !== major || (head & 31) === 31) throw new Error('a chunk of a string has another type');
       parts.push(this.raw(this.argument(head & 31)));
     }
   }

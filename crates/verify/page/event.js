@@ -48,7 +48,7 @@ export function eventProblem(entry, find) {
   if (state === 'cancelled' && !payload.has('cancelReason')) return 'it was cancelled and does not say why';
   if ((state === 'failed' || state === 'cancelled') && payload.has('result')) return `it is ${state} and has a result`;
   if (payload.get('coherenceStatus') === 'stale') {
-    if (state !== 'failed') return `it rests on a stale snapshot and is ${state}`;
+    if (state !== 'failed') return `it is based on a stale snapshot and is ${state}`;
     const error = payload.get('error');
     if (error.get('code') !== BLOCKED || error.get('retryable')) return `a stale execution fails with ${BLOCKED}, and not retryable`;
   }

@@ -51,7 +51,7 @@ class Parser {
         return value;
       }
     }
-    return this.fail('no JSON value stands here');
+    return this.fail('expected a JSON value');
   }
 
   enter(depth) {
@@ -67,10 +67,10 @@ class Parser {
       return members;
     }
     for (;;) {
-      if (this.next() !== '"') this.fail('a key in double quotes is due');
+      if (this.next() !== '"') this.fail('expected a key in double quotes');
       const key = this.string();
-      if (members.has(key)) this.fail(`the key ${JSON.stringify(key)} stands twice in an object`);
-      if (this.next() !== ':') this.fail('`:` is due after a key');
+      if (members.has(key)) this.fail(`the key ${JSON.stringify(key)} appears twice in this object`);
+      if (this.next() !== ':') this.fail('expected `:` after a key');
       this.at += 1;
       this.next();
       const start = this.at;
@@ -79,7 +79,7 @@ class Parser {
       const after = this.next();
       this.at += 1;
       if (after === '}') return members;
-      if (after !== ',') this.fail('`,` or `}` is due after a member');
+      if (after !== ',') this.fail('expected `,` or `}` after a member');
     }
   }
 
@@ -95,7 +95,7 @@ class Parser {
       const after = this.next();
       this.at += 1;
       if (after === ']') return elements;
-      if (after !== ',') this.fail('`,` or `]` is due after an element');
+      if (after !== ',') this.fail('expected `,` or `]` after an element');
     }
   }
 

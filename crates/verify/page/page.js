@@ -36,7 +36,7 @@ function resultElement({ name, state, headline, finding, checks, details }) {
     const list = element('ul');
     for (const { what, basis } of checks) {
       const item = element('li', '', what);
-      item.append(' ', element('span', 'basis', `Rests on ${basis}.`));
+      item.append(' ', element('span', 'basis', `Based on ${basis}.`));
       list.append(item);
     }
     made.append(list);

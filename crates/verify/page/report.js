@@ -44,7 +44,7 @@ export async function verifyFiles(files, given, onProgress) {
 }
 
 function notKnown() {
-  return unreadable('this is no export, proof, receipt, key or checkpoint that this page knows');
+  return unreadable('this is not an export, proof, receipt, key or checkpoint that this page can read');
 }
 
 /** A finding becomes a result of its own, with the checks that were made before it. `counted` is the unit of its number. */
@@ -84,19 +84,19 @@ function exportResult(found, verifier, pinned) {
     {
       what: isSigned
         ? `${count(found.checkpoints, 'checkpoint', 'checkpoints')} signed; entries 1 to ${number.format(signedEntries)} are covered, ${number.format(entries - signedEntries)} after them not yet.`
-        : `${count(found.unknownCheckpoints, 'checkpoint', 'checkpoints')} in the export state the same history; whose signatures they bear is unknown.`,
+        : `${count(found.unknownCheckpoints, 'checkpoint', 'checkpoints')} in the export state the same history; who signed them is unknown.`,
       basis: isSigned ? pinned.keyBasis : NO_KEY,
     },
     pinned.kept.length > 0
       ? { what: 'The log extends the checkpoint that you kept.', basis: 'the checkpoint that you gave' }
       : { what: 'The log was not compared with an earlier one.', basis: 'nothing: without a checkpoint that you kept, a history that its signer rewrote cannot be seen' },
   ];
-  if (found.legacyEntries > 0) checks.push({ what: `${count(found.legacyEntries, 'entry is', 'entries are')} right by the rules of their time alone.`, basis: 'the rules before that place of the log' });
+  if (found.legacyEntries > 0) checks.push({ what: `${count(found.legacyEntries, 'entry is', 'entries are')} valid only under the rules of their time.`, basis: 'the rules before that place of the log' });
   const approvals = approvalChecks(found, pinned);
   checks.push(...approvals);
   const state = isSigned && approvals.every(({ isRefuted }) => !isRefuted) ? 'good' : 'unproven';
   if (approvals.some(({ isRefuted }) => isRefuted)) {
-    throw new Finding('forged', `the approvals rest on the key ${found.approvalRoot}, and you expect ${pinned.root}; believe none of them`);
+    throw new Finding('forged', `the approvals are based on the key ${found.approvalRoot}, and you expect ${pinned.root}; trust none of them`);
   }
   return {
     state,

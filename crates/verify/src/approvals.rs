@@ -384,7 +384,7 @@ impl ApprovalLog {
                 () if *decision != ApprovalDecision::Approve || !is_of_it => "that does not approve it",
                 () if self.person_of(key_id.as_str()).is_none() => "whose key was revoked before",
                 () if !rule.proofs.contains(&verdict.proof) => {
-                    "of a kind of proof that its rule does not take"
+                    "of a kind of proof that its rule does not accept"
                 }
                 () if !people.insert(person.clone()) => "by a person who is counted already",
                 () => continue,

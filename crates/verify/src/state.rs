@@ -70,7 +70,7 @@ pub fn read_state(
     hash: &Blake3,
     mut load: impl FnMut(&Blake3) -> Option<String>,
 ) -> Result<StateEntries, Finding> {
-    let damaged = || Finding::changed(format!("the manifest of the state {hash} is not one"));
+    let damaged = || Finding::changed(format!("the manifest of the state {hash} is not valid"));
     let (mut differences, mut at) = (Vec::new(), *hash);
     let mut entries = loop {
         let text = load(&at).ok_or_else(|| {

@@ -55,7 +55,7 @@ pub enum CaptureError {
     #[error(transparent)]
     Denied(#[from] DeniedPath),
     /// The view contains files that no state can hold.
-    #[error("the run left what no state can hold: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("the run left files that a state cannot contain: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),
     /// The caller does not want a change to be kept.
     #[error("{0}")]

@@ -86,7 +86,7 @@ pub enum ScanError {
         source: io::Error,
     },
     /// The workspace contains files that no state can hold.
-    #[error("the workspace holds what no state can: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("the workspace has files that a state cannot contain: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),
     /// There is more than the limits allow.
     #[error(

@@ -37,7 +37,7 @@ Examples:
   crealeph agent check --structural --case unicode -- node planner.mjs
   crealeph agent check --inputs > inputs.jsonl
 
-Exit codes: 0 the agent keeps every clause, 1 it does not, 2 it could not be checked.";
+Exit codes: 0 the agent conforms to every clause, 1 it does not, 2 it could not be checked.";
 
 /// Run the example agent, or test an agent for conformance
 #[derive(Debug, Args)]

@@ -86,7 +86,7 @@ impl Task for ApprovalTask {
             && let Some(found) = &found
         {
             note!(
-                "root unproven: the approvals rest on {found}; give the fingerprint that you saved with --root"
+                "root unproven: the approvals are based on {found}; give the fingerprint that you saved with --root"
             );
         }
         Ok(CommandOutcome::Good)

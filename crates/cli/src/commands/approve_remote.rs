@@ -169,9 +169,9 @@ impl<'r> RemoteSubject<'r> {
             (statement.decision == asked.decision, "the decision"),
             (statement.reason == asked.reason, "the reason"),
             (statement.key_id == asked.key_id, "the key"),
-            (statement.unattended == asked.unattended.unwrap_or(false), "whether someone was asked"),
+            (statement.unattended == asked.unattended.unwrap_or(false), "whether it was given unattended"),
             (statement.rule_digest == self.rule.digest()?, "the rule"),
-            (has_expiry, "when it lapses"),
+            (has_expiry, "whether it lapses, and when"),
             (statement.evidence_seq.get() >= self.entry.seq.get(), "the state of the log"),
         ];
         match checks.iter().find(|(holds, _)| !holds) {

@@ -32,7 +32,7 @@ Examples:
   crealeph doctor --agent claude --test \"cargo test\"
 
 Checks what the sandbox needs, crealeph.toml, the ledger and its newest entries (`crealeph ledger verify` checks all), the
-signing keys, the clock and the disks. With --agent also everything that a run of it needs but the model, and with --test that the
+signing keys, the clock and the disks. With --agent also everything that a run of it needs except the model, and with --test that the
 tests pass before any agent has changed something.
 
 Exit codes: 0 everything needed is present, 1 something is missing or wrong, 2 cannot be checked.";

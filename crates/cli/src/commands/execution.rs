@@ -33,7 +33,7 @@ Examples:
   crealeph ledger export log.jsonl && crealeph execution replay e-1 --from log.jsonl
 
 `replay` derives the snapshot at the recorded position again, evaluates policy and gate under the recorded rules, and
-reports whether the recorded verdict follows. It calls no agent and writes nothing. With --from a command reads an export
+reports whether the recorded decision follows. It calls no agent and writes nothing. With --from a command reads an export
 instead of a ledger and checks every entry against its hash; `crealeph ledger verify` checks who signed it.
 
 An execution is named by its id or the start of it; `@` is the newest, `@-` the one before.
@@ -297,7 +297,7 @@ fn replay(at: &Place, named: &Named, output: &mut Output) -> Result<CommandOutco
         let word = if replay.follows { "follows" } else { "does not follow" };
         let execution = opened.short_execution(&replay.execution_id)?;
         let attempt = replay.attempt;
-        output.line(&format!("execution {execution}, attempt {attempt}: the recorded verdict {word}"))?;
+        output.line(&format!("execution {execution}, attempt {attempt}: the recorded decision {word}"))?;
         for check in &replay.checks {
             match check.same {
                 true => output.line(&format!("  same    {}", check.what))?,

@@ -35,7 +35,7 @@ Examples:
   crealeph person revoke ben --reason 'left the company'
 
 The first admin enrols themselves, once in a tenant; admins (the group `admins`) enrol and revoke everyone else. Each enrolment is
-signed with the admin's key: a file, or ssh-agent. Save the fingerprint that --first-admin prints: all approvals rest on it.
+signed with the admin's key: a file, or ssh-agent. Save the fingerprint that --first-admin prints: all approvals are based on it.
 
 `invite` prints a link with which the person enrols a passkey, once. Give it to them over a channel that you trust. Only verdicts under
 a rule that takes them can be proved with a passkey: `proof = [\"ssh\", \"passkey\"]` (`crealeph rule --help`).
@@ -210,13 +210,13 @@ impl Invite {
             false => output.line(&invited.link())?,
         }
         note!(
-            "give this link to {} alone: the first who opens it is enrolled as {}; it ends at {expires}",
+            "give this link only to {}: the first person who opens it is enrolled as {}; it expires at {expires}",
             self.name,
             self.name
         );
         if !in_force(at)?.iter().any(|rule| rule.proofs.contains(&ProofKind::Passkey)) {
             note!(
-                "no rule takes passkeys yet: add `proof = [\"ssh\", \"passkey\"]` to one (`crealeph rule set`)"
+                "no rule accepts passkeys yet: add `proof = [\"ssh\", \"passkey\"]` to one (`crealeph rule set`)"
             );
         }
         Ok(())

@@ -34,8 +34,8 @@ Examples:
   group = \"maintainers\"              # of this group [default: anyone enrolled]
   ttl_minutes = 1440                 # how long a verdict counts [default: no limit]
   unattended = false                 # whether `approve --yes` counts
-  requester = false                  # whether the person who asked may approve
-  os_requester = false               # whether a requester known by an operating system name only may ask
+  requester = false                  # whether the requester may approve
+  os_requester = false               # whether a requester known only by an OS account is accepted
   proof = [\"ssh\", \"passkey\"]         # with which kinds of keys [default: [\"ssh\"]]
 
   [[rule]]

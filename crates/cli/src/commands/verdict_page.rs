@@ -100,7 +100,7 @@ pub(super) fn shown(subject: &ShownSubject<'_>, statement: &VerdictStatement, di
     page.line(&format!("  log      {} at entry {}", statement.log_origin, statement.evidence_seq));
     if let Some(server) = subject.server {
         page.line(&format!(
-            "  server   {server}; which evidence is newest, and what the policy said, is its word"
+            "  server   {server}; which evidence is newest, and what the policy decided, is not verified"
         ));
     }
     page.line(&format!("  as       {} with {}", statement.person, statement.key_id));

@@ -19,11 +19,11 @@ pub(crate) enum ApprovalFailure {
     Rules { name: String, error: RulesTextError },
     #[error("a name given with --by proves nothing, and people are enrolled in this tenant")]
     ByRefused,
-    #[error("no one is enrolled, so run `{0}` is decided in its workspace, which this is not")]
+    #[error("no one is enrolled, so run `{0}` can be decided only in its workspace, and this is another folder")]
     NotHere(Uuid),
     #[error("an approval must be confirmed, and there is no terminal to ask on")]
     NobodyToAsk,
-    #[error("the approvals rest on the key {found}, not on the one given with --root")]
+    #[error("the approvals are based on the key {found}, not on the one given with --root")]
     OtherRoot { found: String },
 }
 

@@ -114,7 +114,7 @@ impl ServerFailure {
             ),
             ServerFailure::Excluded(_) | ServerFailure::NotThere { .. } => None,
             ServerFailure::NotShown { .. } => {
-                Some("do not use this server until you know why; even its operator may not".into())
+                Some("do not use this server until you know the cause; its operator may not know it either".into())
             }
             ServerFailure::KnownLog(KnownLogError::OtherLog { path, .. }) => {
                 let path = path.display();

@@ -100,7 +100,7 @@ await tell({
     await page.getByRole('row', { name: /^run/ }).getByRole('link').click();
     await page.waitForURL(new RegExp(`/runs/${run}$`));
     await go(page, '/search?q=discount+nonsense');
-    assert.match(await main(page), /Nothing was found for discount nonsense\.[^]*Looked through[^]*Try/);
+    assert.match(await main(page), /Nothing was found for discount nonsense\.[^]*Searched[^]*Try/);
     await assertAccessible(page);
   },
 

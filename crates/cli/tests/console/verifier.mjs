@@ -30,7 +30,7 @@ await tell({
     const page = await open(visitor);
     const { results, text } = await chosen(page, [...inFolder('good.jsonl'), ...KEPT]);
     assert.deepEqual(results, ['good'], text);
-    for (const said of [/^\W*Verified/, /none was changed, left out or moved/, /Rests on the key that you gave/, /extends the checkpoint that you kept/, /1 verdict of people/, /Rests on the fingerprint that you gave/]) {
+    for (const said of [/^\W*Verified/, /none was changed, left out or moved/, /Based on the key that you gave/, /extends the checkpoint that you kept/, /1 verdict of people/, /Based on the fingerprint that you gave/]) {
       assert.match(text, said);
     }
     await page.getByText('Verdicts').click();
@@ -47,7 +47,7 @@ await tell({
     assert.deepEqual(results, ['unproven'], text);
     assert.match(text, /its origin is not proved/);
     assert.match(text, /no key was given, so this proves consistency, not origin/);
-    assert.match(text, /Rests on the file itself: compare it/);
+    assert.match(text, /Based on the file itself: compare it/);
   },
 
   'what was forged is named with its entry': async (visitor) => {
@@ -114,7 +114,7 @@ await tell({
     await page.fill('#heads', readFileSync(join(run, 'kept.head'), 'utf8'));
     const good = await inFolderOf('exported');
     assert.deepEqual(good.results, ['good'], good.text);
-    for (const said of [/2 receipts of crealeph-workspace\/\S+: one chain, whole from the first one on/, /Each is signed\. Rests on the key that you gave in `work\.key`/, /has the receipts that you kept/, /files beside the receipts: as signed/]) {
+    for (const said of [/2 receipts of crealeph-workspace\/\S+: one chain, whole from the first one on/, /Each is signed\. Based on the key that you gave in `work\.key`/, /has the receipts that you kept/, /files beside the receipts: as signed/]) {
       assert.match(good.text, said);
     }
     await page.getByText('Receipts, newest first').click();

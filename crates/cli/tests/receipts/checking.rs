@@ -69,7 +69,7 @@ fn what_was_changed_is_named() {
     assert!(world.verify(&[run]).1["message"].as_str().unwrap().contains("canonical"));
 }
 
-/// A stored state that is there and cannot be read is not one that was never stored.
+/// A stored state that is there and cannot be read is not valid that was never stored.
 #[test]
 fn a_stored_state_that_cannot_be_read_is_not_taken_as_absent() {
     let mut world = World::new();
@@ -82,7 +82,7 @@ fn a_stored_state_that_cannot_be_read_is_not_taken_as_absent() {
     replace(&state, b"\xff");
     let (code, reply) = world.verify(&[run]);
     assert_eq!((code, reply["kind"].as_str()), (1, Some("changed")), "{reply}");
-    assert!(reply["message"].as_str().unwrap().contains("is not one"), "{reply}");
+    assert!(reply["message"].as_str().unwrap().contains("is not valid"), "{reply}");
     fs::remove_file(&state).unwrap();
     fs::create_dir(&state).unwrap();
     let (code, reply) = world.verify(&[run]);

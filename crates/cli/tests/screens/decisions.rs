@@ -108,7 +108,7 @@ fn evidence_and_what_may_be_done_with_it() {
     story.shows(
         "crealeph execution replay",
         expect![[r#"
-            execution <id>, attempt 1: the recorded verdict follows
+            execution <id>, attempt 1: the recorded decision follows
               same    execution
               same    attempt
               same    request fingerprint

@@ -571,7 +571,7 @@ fn a_report_for_someone_who_was_not_there() {
         - **Replay:** **follows**: the decision was derived again from the log, with the
           same result
 
-        | Evidence | True at | Age then | Entry |
+        | Evidence | Observed | Age then | Entry |
         | --- | --- | --- | --- |
         | signal | <time> | <age>, **fresh** | `<id>` |
         | fusion | <time> | <age>, **fresh** | `<id>` |

@@ -136,7 +136,7 @@ fn a_stream_ends_with_its_key_and_with_the_server() {
     let (kind, _, data) = events.next();
     assert_eq!(
         (kind.as_str(), data),
-        ("end", json!({ "code": "key_ended", "reason": "the key no longer counts" }))
+        ("end", json!({ "code": "key_ended", "reason": "the key or session has ended" }))
     );
     signal(server.process(), "-TERM");
     let (kind, _, data) = stays.next();

@@ -193,5 +193,5 @@ fn a_stream_is_complete_through_two_servers_that_lose_their_notices() {
     let id = own.split('.').nth(1).unwrap();
     let (code, _, stderr) = servers[0].scratch.run(&["key", "revoke", id, "--tenant", "t"], "");
     assert_eq!(code, 0, "{stderr}");
-    assert_eq!(events.next().2, json!({ "code": "key_ended", "reason": "the key no longer counts" }));
+    assert_eq!(events.next().2, json!({ "code": "key_ended", "reason": "the key or session has ended" }));
 }

@@ -80,7 +80,7 @@ fn clause_3_a_replay_gives_the_same_hash_and_touches_nothing() {
 }
 
 #[test]
-fn a_larger_delta_than_allowed_and_laws_are_denied() {
+fn a_delta_over_the_limit_and_a_protected_path_are_denied() {
     let world = World::new();
     let script = "sed -i 's/one/1/; s/three/3/' a.txt; echo x > x";
     let line = world.run_one(item_with("w", script, json!({ "constraints": { "max_delta_size": 2 } })));

@@ -160,7 +160,7 @@ fn many_runs_are_listed_and_the_newest_shown_in_full() {
     assert_eq!(items, ["it-2", "it-1", "it-0"]);
     assert_eq!(listed["runs"]["stories"].as_array().unwrap().len(), 1);
     let markdown = world.crealeph(&["report", "--limit", "1", "--format", "md"]);
-    assert!(flowed(text(&markdown)).contains("Shown in full: the newest 1; listed alone: 2 runs;"));
+    assert!(flowed(text(&markdown)).contains("Shown in full: the newest 1; listed only: 2 runs;"));
     let (_, later) = report(&world, &["--since", "2999-01-01"]);
     assert_eq!(later["runs"]["rows"], json!([]));
     let (_, of_robot) = report(&world, &["--robot", "shop-17"]);

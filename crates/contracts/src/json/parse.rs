@@ -231,7 +231,7 @@ impl Parser<'_> {
                 return match next {
                     None => Ok(true),
                     Some(_) => Err(self
-                        .stop(Code::Syntax, "a second value follows the document; send one document alone")),
+                        .stop(Code::Syntax, "a second value follows the document; send only one document")),
                 };
             };
             let in_object = self.tokens.get(container as usize).is_some_and(|t| t.kind == TokenKind::Object);

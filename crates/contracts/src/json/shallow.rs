@@ -11,7 +11,7 @@ pub enum ShallowError {
     #[error("the JSON object is cut off, or its quotes and brackets do not match")]
     Unbalanced,
     /// Something follows it.
-    #[error("something follows the JSON object; send one object alone")]
+    #[error("something follows the JSON object; send only one object")]
     Trailing,
 }
 

@@ -147,15 +147,15 @@ impl Uncounted {
             Uncounted::NotEnrolled => "the key was not enrolled for this person before",
             Uncounted::Revoked => "the key was revoked",
             Uncounted::NotInGroup => "the person is not in the group",
-            Uncounted::OwnRequest => "the person asked for it",
+            Uncounted::OwnRequest => "the person is its requester",
             Uncounted::UnknownRequester => "the requester is known by an operating system name only",
             Uncounted::Unattended => "it was given unattended",
-            Uncounted::ProofKind => "the rule does not take this kind of proof",
+            Uncounted::ProofKind => "the rule does not accept this kind of proof",
             Uncounted::NonceReused => "its nonce was used before",
             Uncounted::Repeated => "another verdict of the same person already counts",
             Uncounted::Used => "a landing used it",
             Uncounted::RuleChanged => "lapsed: the rule was changed",
-            Uncounted::Expired => "lapsed: its time is over",
+            Uncounted::Expired => "lapsed: it has expired",
         };
         fixed.to_owned()
     }
@@ -172,7 +172,7 @@ impl Uncounted {
             Uncounted::Revoked => "approve with a key that is not revoked",
             Uncounted::OtherSubject => "approve what is shown now",
             Uncounted::ProofKind => {
-                "decide with a key of a kind that the rule takes; `proof` in the rule says which (`crealeph rule show`)"
+                "decide with a key of a kind that the rule accepts; `proof` in the rule says which (`crealeph rule show`)"
             }
             Uncounted::UnknownRequester => {
                 "ask an admin to allow it with `os_requester = true` in the rule (`crealeph rule set`)"

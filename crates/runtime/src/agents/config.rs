@@ -352,7 +352,7 @@ fn secret_header(name: &str, value: &Value, folder: &Path) -> Result<SecretHeade
     let from = match (fields.text("env").map_err(within)?, fields.text("file").map_err(within)?) {
         (Some(variable), None) => SecretSource::Variable(variable.to_owned()),
         (None, Some(path)) => SecretSource::File(absolute(folder, path)),
-        _ => return Err(within("it names neither `env` nor `file` alone; name one of them".to_owned())),
+        _ => return Err(within("it must name either `env` or `file`, not both".to_owned())),
     };
     let prefix = fields.text("prefix").map_err(within)?.unwrap_or_default().to_owned();
     check_header(name, Some(&prefix))?;
@@ -435,7 +435,7 @@ mod tests {
             ("kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = 'x' }", "is not a table"),
             (
                 "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = {} }",
-                "neither `env` nor `file` alone",
+                "either `env` or `file`",
             ),
             (
                 "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'X', pre = 'y' } }",
@@ -445,7 +445,7 @@ mod tests {
             ("kind = 'openai'\nbase_url = 'https://a.b'", "`model` is missing"),
             (
                 "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nkey = { envv = 'K' }",
-                "neither `env` nor `file`",
+                "either `env` or `file`",
             ),
             (
                 "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nschemas = { novel = 'n.json' }",

@@ -86,8 +86,8 @@ pub enum ApprovalError {
     /// The log grew faster than it could be read.
     #[error("the log grew each of the {0} times that it was read; nothing was written")]
     Busy(usize),
-    /// The ledger did not take it.
-    #[error("the ledger did not take it, and nothing was written: {0}")]
+    /// It cannot be appended to the ledger.
+    #[error("cannot append to the ledger; nothing was written: {0}")]
     Unwritten(AppendError),
     /// The ledger could not be read or written.
     #[error(transparent)]

@@ -240,7 +240,7 @@ pub fn rules_in_force(ledger: &Ledger, tenant: &TenantId) -> Result<Vec<Approval
 pub enum UnsignedError {
     /// People are enrolled.
     Refused,
-    /// The ledger did not take it.
+    /// It cannot be appended to the ledger.
     Append(AppendError),
 }
 

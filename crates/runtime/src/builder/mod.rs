@@ -67,8 +67,8 @@ pub enum BuildError {
     /// The ledger could not be read or written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The ledger did not take what the run left.
-    #[error("the ledger did not take the run, and nothing was written: {0}")]
+    /// The entries of the run cannot be appended to the ledger.
+    #[error("cannot append the run to the ledger; nothing was written: {0}")]
     Unwritten(AppendError),
     /// Another process took the execution over after each call, and left no outcome.
     #[error(

@@ -45,11 +45,11 @@ pub enum WorkError {
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The ledger did not take a receipt.
-    #[error("the run has ended and its receipt is written, but the ledger did not take it: {0}")]
+    /// A receipt cannot be appended to the ledger.
+    #[error("the run has ended and its receipt is written, but cannot be appended to the ledger: {0}")]
     Unrecorded(AppendError),
-    /// The ledger did not take the record of a held change.
-    #[error("the change is held, but the ledger did not take its record: {0}")]
+    /// The record of a held change cannot be appended to the ledger.
+    #[error("the change is held, but its record cannot be appended to the ledger: {0}")]
     Unsubmitted(AppendError),
     /// The ledger has no record of a held change.
     #[error("the ledger has no record of the change of run `{0}` to decide about")]

@@ -151,7 +151,7 @@ fn admit(client: &TcpStream, shared: &Shared) -> Option<u64> {
     if full {
         shared.record("", None, ConnectionVerdict::TooMany);
         let _ =
-            answer(client, "503 Too Many Connections", "the sandbox's proxy has no room; close a connection");
+            answer(client, "503 Too Many Connections", "the sandbox's proxy has too many open connections; close one");
         return None;
     }
     let copy = client.try_clone().ok()?;

@@ -137,7 +137,7 @@ impl StreamEnd {
     /// Its code, and what it says to people.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            StreamEnd::KeyEnded => ("key_ended", "the key no longer counts"),
+            StreamEnd::KeyEnded => ("key_ended", "the key or session has ended"),
             StreamEnd::Stopping => ("stopping", "the server is stopping"),
             StreamEnd::TooSlow => ("too_slow", "the client reads too slowly"),
             StreamEnd::Unreadable => ("unreadable", "the server cannot read its ledger"),

@@ -199,7 +199,7 @@ const ROUTES: &[Route] = &[
             CURSOR,
         ],
         body: None,
-        answer: answer("a page; it may have fewer than asked for, and still `next`", "EntryPage"),
+        answer: answer("a page; it may have fewer than `limit` and still have `next`", "EntryPage"),
         problems: &[],
         handler: Handler::Blocking(entries::list),
     },

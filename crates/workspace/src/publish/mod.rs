@@ -44,7 +44,7 @@ const MAX_LISTED: usize = 100;
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// Someone else changed the same paths.
-    #[error("someone else changed {} meanwhile; nothing was published, run again on what is there now", quoted(.paths))]
+    #[error("someone else changed {} meanwhile; nothing was published; run again on the current files", quoted(.paths))]
     Conflict {
         /// The paths.
         paths: Vec<String>,
@@ -59,7 +59,7 @@ pub enum PublishError {
     Scan(#[from] ScanError),
     /// The path of a new file or folder is ignored and occupied, or someone else created something there.
     #[error(
-        "`{wanted}` cannot be made: `{path}` is in the way, is no part of the change and stays; move it away"
+        "`{wanted}` cannot be created: `{path}` is in the way and is not part of the change; move it away"
     )]
     InTheWay {
         /// The path to be created.

@@ -461,7 +461,7 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
     }
     if let Some(root) = approval_root {
         note!(
-            "{verdicts} verdicts of people rest on the first admin's key {root}; compare it with one you kept"
+            "{verdicts} verdicts of people are based on the first admin's key {root}; compare it with one you kept"
         );
     }
     for run in unsettled_landings {

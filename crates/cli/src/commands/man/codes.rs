@@ -135,7 +135,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("overloaded", "HTTP: the server has too many requests, or is stopping; try again"),
     ("request_timeout", "HTTP: the request was not answered in time; what it writes may still be written"),
     ("internal", "HTTP: the server failed; its log has the cause under the request's id"),
-    ("other_root", "the approvals rest on a different first admin's key than the one given with `--root`"),
+    ("other_root", "the approvals are based on a different first admin's key than the one given with `--root`"),
     ("cancelled", "the run was cancelled, and nothing was written"),
     ("builder_failed", "the Builder ended in a way that its contracts do not allow; nothing was written"),
     (
@@ -158,7 +158,7 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     ("not_undoable", "a run cannot be undone: it did not land, or the files before it are no longer kept"),
     ("conflict", "a change cannot be applied, because its files were changed by something else"),
-    ("altered", "a pending change was altered, or the files of a run do not match its receipt"),
+    ("altered", "a held change was altered, or the files of a run do not match its receipt"),
     (
         "ledger_in_state",
         "the ledger or its keys are part of the workspace's state; move them to `.crealeph` or ignore them",

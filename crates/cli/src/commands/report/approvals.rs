@@ -11,7 +11,7 @@ pub(super) fn facts(story: &ApprovalStory) -> Vec<(&'static str, Vec<Inline>)> {
     let mut facts = vec![("Approval", approval(story))];
     facts.extend(story.verdicts.iter().map(|verdict| ("Verdict", self::verdict(verdict))));
     if let Some(root) = &story.root {
-        facts.push(("Rests on", vec![text("the first admin's key "), code(root)]));
+        facts.push(("Root", vec![text("the first admin's key "), code(root)]));
     }
     facts
 }

@@ -53,7 +53,7 @@ fn story(story: &ExecutionStory, blocks: &mut Vec<Block>) {
     let mut facts =
         vec![("Id", only(code(row.execution_id.as_str()))), ("Robot", only(code(row.robot_id.as_str())))];
     if story.dry_run == Some(true) {
-        facts.push(("Asked for", only(text("drafts alone (dry run)"))));
+        facts.push(("Requested", only(text("drafts only (dry run)"))));
     }
     for entry in &story.unreadable {
         facts.push(("Unreadable", vec![text("the record in entry "), code(entry)]));
@@ -109,7 +109,7 @@ fn attempt(attempt: &AttemptStory, blocks: &mut Vec<Block>) {
     blocks.push(Block::Facts(facts));
     if !attempt.evidence.is_empty() {
         blocks.push(Block::Table {
-            head: vec!["Evidence", "True at", "Age then", "Entry"],
+            head: vec!["Evidence", "Observed", "Age then", "Entry"],
             rows: attempt.evidence.iter().map(|used| evidence(used, attempt.max_age_minutes)).collect(),
         });
     }
@@ -118,10 +118,10 @@ fn attempt(attempt: &AttemptStory, blocks: &mut Vec<Block>) {
 fn evidence(used: &EvidenceStory, max_age_minutes: f64) -> Vec<Vec<Inline>> {
     let fresh = match used.is_fresh {
         _ if used.is_outdated => {
-            Inline::Word("outdated: what it rests on is not the newest".to_owned(), Tone::Bad)
+            Inline::Word("outdated: what it is based on is not the newest".to_owned(), Tone::Bad)
         }
         true => Inline::Word("fresh".to_owned(), Tone::Good),
-        false => Inline::Word(format!("not fresh, at most {max_age_minutes} minutes count"), Tone::Bad),
+        false => Inline::Word(format!("not fresh: the limit is {max_age_minutes} minutes"), Tone::Bad),
     };
     let age = match used.age_minutes {
         age if age < 0 => "from the future".to_owned(),

@@ -40,13 +40,13 @@ Examples:
   crealeph report --since 7d --robot shop-17 --output week.md
   crealeph report --execution e-1 --from log.export --key saved.key
 
-A report says what was requested, what was decided and on evidence how old, what changed, what the tests said, who approved it, and
+A report says what was requested, what was decided, on which evidence and how old it was, what changed, what the tests said, who approved it, and
 whether receipts, decisions and the log's checkpoint hold. HTML is one file that loads nothing. Without --format the name of the file
 decides; else a terminal gets Markdown and a pipe JSON.
 
 With --server the server makes the report, from its ledger and with the keys that it knows; a run is named by its whole id.
 
-With --from it is made from an export alone. --key proves who signed: give the keys that you saved with `crealeph work key` and
+With --from it is made from an export instead of a ledger. --key proves who signed: give the keys that you saved with `crealeph work key` and
 `crealeph ledger key`.
 
 Exit codes: 0 made, 1 made, and something in it does not hold, or there is no such run or execution, 2 cannot be made.";
@@ -400,7 +400,7 @@ fn number(count: usize, has_more: bool) -> String {
 fn shown_in_full(rows: usize, shown: usize, what: &str) -> Option<Block> {
     (shown < rows).then(|| {
         let left = counted(rows - shown, what);
-        let words = format!("Shown in full: the newest {shown}; listed alone: {left}; ");
+        let words = format!("Shown in full: the newest {shown}; listed only: {left}; ");
         Block::Paragraph(vec![text(words), code("--limit"), text(" tells more.")])
     })
 }

@@ -80,7 +80,7 @@ fn story(story: &RunStory, blocks: &mut Vec<Block>) {
         Some(approval) => facts.extend(approvals::facts(approval)),
         None => facts.extend(story.verdicts.iter().map(|verdict| ("Verdict", self::verdict(verdict)))),
     }
-    facts.extend(walls(story));
+    facts.extend(sandbox_rows(story));
     facts.push(("Receipt", receipt(&story.proof)));
     blocks.push(Block::Facts(facts));
     if let Some(reason) = &story.reason {
@@ -118,7 +118,7 @@ fn who(story: &RunStory) -> Vec<Fact> {
             "undoes" => "undoes run ",
             _ => "retries run ",
         };
-        facts.push(("Rests on", vec![text(relation), code(earlier.run.to_string())]));
+        facts.push(("Based on", vec![text(relation), code(earlier.run.to_string())]));
     }
     let mut times = vec![text(format!("started {}", row.started_at))];
     times.extend(story.finished_at.iter().map(|at| text(format!("ended {at}"))));
@@ -226,7 +226,7 @@ fn verdict(verdict: &RunVerdictStory) -> Vec<Inline> {
 }
 
 /// What held the agent, what it reached, what it used.
-fn walls(story: &RunStory) -> Vec<Fact> {
+fn sandbox_rows(story: &RunStory) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(strength) = &story.sandbox {
         let missing = story.sandbox_missing.iter().map(|missing| text(format!("without {missing}")));

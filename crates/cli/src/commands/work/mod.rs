@@ -52,9 +52,9 @@ enum WorkCommand {
     Show(named_run::Show),
     Logs(logs::Logs),
     Diff(named_run::Diff),
-    /// Approve a pending change (deprecated: use `crealeph approve`)
+    /// Approve a held change (deprecated: use `crealeph approve`)
     Approve(decide::Decide),
-    /// Reject a pending change and discard it (deprecated: use `crealeph reject`)
+    /// Reject a held change and discard it (deprecated: use `crealeph reject`)
     Reject(decide::Decide),
     Recover(decide::Recover),
     Clean(clean::Clean),

@@ -135,7 +135,7 @@ pub(super) fn last_lines(outcome: &ItemOutcome, lines: &[String], run: &str) -> 
 }
 
 /// How strong the sandbox of a run was, and what it connected to.
-pub(super) fn walls(out: &mut Page, story: &RunStory) {
+pub(super) fn push_sandbox(out: &mut Page, story: &RunStory) {
     story.sandbox.iter().for_each(|strength| out.line(&format!("  sandbox  {strength}")));
     for connection in &story.connections {
         let _ = writeln!(out, "  network  {} {}", connection.host, fate(connection));
@@ -154,7 +154,7 @@ fn fate(connection: &ConnectionStory) -> &'static str {
         Some(ConnectionRefusal::PrivateAddress) => "refused: a private address",
         Some(ConnectionRefusal::Unresolved) => "failed: the name does not resolve",
         Some(ConnectionRefusal::Unreachable) => "failed: unreachable",
-        Some(ConnectionRefusal::Malformed) => "refused: not a request that is understood",
+        Some(ConnectionRefusal::Malformed) => "refused: malformed request",
         Some(ConnectionRefusal::TooMany) => "refused: too many connections at once",
     }
 }

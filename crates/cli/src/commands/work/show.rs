@@ -150,7 +150,7 @@ impl RunPage<'_> {
             report::figures(&mut page, figures, tests);
         }
         usage_line(&mut page, story);
-        report::walls(&mut page, story);
+        report::push_sandbox(&mut page, story);
         hidden_lines(&mut page, story);
         for RunVerdictStory { decision, by, at, reason, .. } in &story.verdicts {
             page.quoted("  verdict  ", &format!("{decision} by {by} at {at}: {reason}"));

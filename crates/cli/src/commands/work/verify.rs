@@ -231,7 +231,7 @@ fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<ArtifactChe
             Err(InputFailure::NotFound(_)) => return Ok(None),
             read => read?,
         };
-        let what = format!("the manifest of the state {hash} is not one");
+        let what = format!("the manifest of the state {hash} is not valid");
         let changed = |_| Finding { kind: FindingKind::Changed, seq: None, what };
         Ok(Some(String::from_utf8(bytes).map_err(changed)?))
     };

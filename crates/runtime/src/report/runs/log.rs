@@ -162,7 +162,7 @@ pub(super) fn receipt_in(
     });
     match parts {
         Some((receipt, envelope)) => proof::of_entry(&receipt, &envelope, keys),
-        None => (proof::absent("the receipt was too large for the log, which holds its hash alone"), None),
+        None => (proof::absent("the receipt was too large for the log, which has only its hash"), None),
     }
 }
 
