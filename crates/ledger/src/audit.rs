@@ -63,7 +63,8 @@ pub struct AuditFault {
 const REBUILD: &str =
     "the entries are as written: `crealeph ledger export` and `import` into a new ledger compute it again";
 /// What to do about rows that readers may have used.
-const DISTRUST: &str = "what was read since may be based on it: restore a backup, or export and import the log";
+const DISTRUST: &str =
+    "what was read since may be based on it: restore a backup, or export and import the log";
 
 impl AuditFault {
     fn changed(seq: Option<Seq>, what: String) -> AuditFault {

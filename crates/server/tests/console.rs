@@ -447,9 +447,7 @@ fn a_search_finds_ids_by_index_and_says_what_it_did_not_show() {
     assert!(found("CODER").contains(&link(249)));
     let nothing = found("coder+nonsense");
     assert!(!nothing.contains("/runs/0190") && nothing.contains("<code>coder nonsense</code>"), "{nothing}");
-    assert!(
-        nothing.contains("Searched: the ids of entries") && nothing.contains("Try the first eight")
-    );
+    assert!(nothing.contains("Searched: the ids of entries") && nothing.contains("Try the first eight"));
     assert!(nothing.contains("Of runs, the newest 200 were looked at"), "{nothing}");
     // Another tenant finds nothing of it.
     let stranger = Browser::sign_in(&server, &server.key("other", "operator")).unwrap();

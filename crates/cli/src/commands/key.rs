@@ -183,7 +183,12 @@ impl Link {
             false => output.line(&url)?,
         }
         output.flush()?;
-        note!("this link signs in once, until {}, as {} of the tenant `{}`", link.expires, link.role, at.tenant);
+        note!(
+            "this link signs in once, until {}, as {} of the tenant `{}`",
+            link.expires,
+            link.role,
+            at.tenant
+        );
         Ok(())
     }
 }

@@ -19,7 +19,9 @@ pub(crate) enum ApprovalFailure {
     Rules { name: String, error: RulesTextError },
     #[error("a name given with --by proves nothing, and people are enrolled in this tenant")]
     ByRefused,
-    #[error("no one is enrolled, so run `{0}` can be decided only in its workspace, and this is another folder")]
+    #[error(
+        "no one is enrolled, so run `{0}` can be decided only in its workspace, and this is another folder"
+    )]
     NotHere(Uuid),
     #[error("an approval must be confirmed, and there is no terminal to ask on")]
     NobodyToAsk,

@@ -433,10 +433,7 @@ mod tests {
                 "characters that a header cannot have",
             ),
             ("kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = 'x' }", "is not a table"),
-            (
-                "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = {} }",
-                "either `env` or `file`",
-            ),
+            ("kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = {} }", "either `env` or `file`"),
             (
                 "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'X', pre = 'y' } }",
                 "the secret header `A`: the key `pre`",

@@ -150,8 +150,11 @@ fn admit(client: &TcpStream, shared: &Shared) -> Option<u64> {
     let full = shared.state().open.len() >= MAX_OPEN;
     if full {
         shared.record("", None, ConnectionVerdict::TooMany);
-        let _ =
-            answer(client, "503 Too Many Connections", "the sandbox's proxy has too many open connections; close one");
+        let _ = answer(
+            client,
+            "503 Too Many Connections",
+            "the sandbox's proxy has too many open connections; close one",
+        );
         return None;
     }
     let copy = client.try_clone().ok()?;

@@ -135,7 +135,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("overloaded", "HTTP: the server has too many requests, or is stopping; try again"),
     ("request_timeout", "HTTP: the request was not answered in time; what it writes may still be written"),
     ("internal", "HTTP: the server failed; its log has the cause under the request's id"),
-    ("other_root", "the approvals are based on a different first admin's key than the one given with `--root`"),
+    (
+        "other_root",
+        "the approvals are based on a different first admin's key than the one given with `--root`",
+    ),
     ("cancelled", "the run was cancelled, and nothing was written"),
     ("builder_failed", "the Builder ended in a way that its contracts do not allow; nothing was written"),
     (
