@@ -9,7 +9,7 @@ use crate::outcome::Layer;
 use crate::sandbox::{Sandbox, refusal};
 use crate::spec::{ResourceLimits, Spec};
 use crate::sys;
-use crate::wire::SetupStep;
+use crate::wire::{Failure, SetupStep};
 
 /// One thing a sandbox can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,6 +28,86 @@ pub struct Feature {
     pub advice: Option<String>,
 }
 
+/// How setting up a sandbox ended.
+struct Probe {
+    failure: Option<Failure>,
+}
+
+impl Probe {
+    const NAMESPACES: [SetupStep; 5] = [
+        SetupStep::Namespaces,
+        SetupStep::IdMap,
+        SetupStep::Loopback,
+        SetupStep::Privileges,
+        SetupStep::Request,
+    ];
+    const ROOT: [SetupStep; 3] = [SetupStep::RootFileSystem, SetupStep::Proc, SetupStep::Grant];
+    const SECCOMP: [SetupStep; 1] = [SetupStep::Seccomp];
+
+    /// The failure, if it was in one of these steps.
+    fn failed(&self, steps: &[SetupStep]) -> Option<&Failure> {
+        self.failure.as_ref().filter(|failure| steps.contains(&failure.step))
+    }
+
+    fn advice(&self, steps: &[SetupStep]) -> Option<String> {
+        match self.failed(steps).map(refusal)? {
+            SandboxError::Refused { missing } => missing.first().map(|missing| missing.advice.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// What separates a program from the machine; `user` says as whom it runs.
+    fn isolation(&self, user: &str) -> Vec<Feature> {
+        let groups: [(_, &[SetupStep], _, &str); 3] = [
+            (
+                "namespaces",
+                &Self::NAMESPACES,
+                "separate processes, mounts, IPC, host name, network and ids",
+                user,
+            ),
+            (
+                "root_file_system",
+                &Self::ROOT,
+                "only granted paths of the machine are visible",
+                "a private root, /proc and /dev",
+            ),
+            (
+                "seccomp",
+                &Self::SECCOMP,
+                "blocks system calls that programs rarely need",
+                "the filter compiles and installs",
+            ),
+        ];
+        let feature = |(name, steps, gives, good): (_, &[SetupStep], _, &str)| {
+            let failure = self.failed(steps);
+            let detail = failure.map(|failure| format!("{}: {}", failure.detail, failure.source()));
+            Feature {
+                name,
+                present: failure.is_none(),
+                needed: true,
+                gives,
+                detail: detail.unwrap_or_else(|| good.to_owned()),
+                advice: self.advice(steps),
+            }
+        };
+        groups.map(feature).into()
+    }
+
+    fn watchdog(&self) -> Feature {
+        Feature {
+            name: "watchdog",
+            present: self.failed(&Self::ROOT).is_none() && self.failed(&Self::NAMESPACES).is_none(),
+            needed: true,
+            gives: "limits on the tree's memory, processes, CPU time and disk without cgroups",
+            detail: format!(
+                "sums /proc from inside; socket buffers can take another {} MiB with the default limits",
+                escaping_socket_bytes() >> 20
+            ),
+            advice: self.advice(&[SetupStep::Proc]),
+        }
+    }
+}
+
 impl Sandbox {
     /// Tries everything a sandbox can use.
     ///
@@ -37,28 +117,7 @@ impl Sandbox {
         let spec = Spec::new(["true"]);
         let mut request = self.plan(&spec, &[], None)?;
         request.probe = true;
-        let failure = self.probe(&spec, &request).err();
-        let failed = |steps: &[SetupStep]| failure.as_ref().filter(|f| steps.contains(&f.step));
-        let advice = |steps: &[SetupStep]| {
-            let found = failed(steps).map(refusal);
-            match found {
-                Some(SandboxError::Refused { missing }) => missing.first().map(|m| m.advice.clone()),
-                Some(other) => Some(other.to_string()),
-                None => None,
-            }
-        };
-        let detail = |steps: &[SetupStep], good: &str| {
-            failed(steps).map_or_else(|| good.to_owned(), |f| format!("{}: {}", f.detail, f.source()))
-        };
-        let namespaces = [
-            SetupStep::Namespaces,
-            SetupStep::IdMap,
-            SetupStep::Loopback,
-            SetupStep::Privileges,
-            SetupStep::Request,
-        ];
-        let root = [SetupStep::RootFileSystem, SetupStep::Proc, SetupStep::Grant];
-        let seccomp = [SetupStep::Seccomp];
+        let probe = Probe { failure: self.probe(&spec, &request).err() };
         let kernel = rustix::system::uname();
         let mut features = vec![Feature {
             name: "kernel",
@@ -68,44 +127,8 @@ impl Sandbox {
             detail: kernel.release().to_string_lossy().into_owned(),
             advice: None,
         }];
-        let user = self.runs_as();
-        let groups: [(_, &[SetupStep], _, &str); 3] = [
-            ("namespaces", &namespaces, "separate processes, mounts, IPC, host name, network and ids", &user),
-            (
-                "root_file_system",
-                &root,
-                "only granted paths of the machine are visible",
-                "a private root, /proc and /dev",
-            ),
-            (
-                "seccomp",
-                &seccomp,
-                "blocks system calls that programs rarely need",
-                "the filter compiles and installs",
-            ),
-        ];
-        for (name, steps, gives, good) in groups {
-            let present = failed(steps).is_none();
-            features.push(Feature {
-                name,
-                present,
-                needed: true,
-                gives,
-                detail: detail(steps, good),
-                advice: advice(steps),
-            });
-        }
-        features.push(Feature {
-            name: "watchdog",
-            present: failed(&root).is_none() && failed(&namespaces).is_none(),
-            needed: true,
-            gives: "bounds on the tree's memory, processes, CPU time and disk without cgroups",
-            detail: format!(
-                "sums /proc from inside; socket buffers can take another {} MiB with the default limits",
-                escaping_socket_bytes() >> 20
-            ),
-            advice: advice(&[SetupStep::Proc]),
-        });
+        features.extend(probe.isolation(&self.runs_as()));
+        features.push(probe.watchdog());
         features.push(landlock());
         features.push(self.cgroups());
         features.push(self.overlay());

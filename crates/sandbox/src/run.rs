@@ -19,11 +19,11 @@ use crate::network::{GrantedHosts, ProxiedConnection, Proxy};
 use crate::outcome::{Captured, Cut, Level, Missing, SandboxOutcome, Strength, Usage};
 use crate::redact::Redactor;
 use crate::sandbox::{Output, Stream, refusal};
-use crate::spec::{Network, Spec};
+use crate::spec::{Network, ResourceLimits, Spec};
 use crate::starter::Starter;
 use crate::state::OwnerFolder;
 use crate::stdin::{Feed, Pump};
-use crate::wire::{self, Message, Report, Request, TERMINATE};
+use crate::wire::{self, Failure, Message, Report, Request, TERMINATE};
 
 /// How long the inner half may take to answer after it was asked to end.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
@@ -314,25 +314,13 @@ impl Attending<'_> {
 }
 
 impl Ended {
-    pub(crate) fn into_outcome(
-        self,
-        spec: &Spec<'_>,
-        cgroup: Option<&Cgroup>,
-        redactor: &Redactor,
-    ) -> Result<SandboxOutcome, SandboxError> {
-        let (out_of_memory, memory_peak) = cgroup.map(Cgroup::memory_seen).unwrap_or_default();
-        let report = match self.message {
-            Some(Message::Done(report)) => report,
-            Some(Message::Failed(failure)) => return Err(refusal(&failure)),
-            // The kernel may kill the helper first when memory runs out; so may we, when time runs out.
-            _ if self.cut.is_some() || out_of_memory => Report::default(),
-            _ => return Err(SandboxError::HelperLost),
-        };
-        let limits = &spec.limits;
-        let mut cuts: Vec<Cut> = self.cut.or(report.cut).into_iter().collect();
-        let peak_memory_bytes = report.peak_memory_bytes.max(memory_peak);
-        if out_of_memory && !cuts.iter().any(|c| matches!(c, Cut::Memory { .. })) {
-            cuts.push(Cut::Memory { limit_bytes: limits.memory_bytes, seen_bytes: peak_memory_bytes });
+    /// The limits that the run hit; `out_of_memory` is the memory it had when the kernel killed it for that.
+    fn cuts(&self, report: &Report, limits: &ResourceLimits, out_of_memory: Option<u64>) -> Vec<Cut> {
+        let mut cuts: Vec<Cut> = self.cut.clone().or(report.cut.clone()).into_iter().collect();
+        if let Some(seen_bytes) = out_of_memory
+            && !cuts.iter().any(|cut| matches!(cut, Cut::Memory { .. }))
+        {
+            cuts.push(Cut::Memory { limit_bytes: limits.memory_bytes, seen_bytes });
         }
         if report.peak_processes >= limits.processes {
             cuts.push(Cut::Processes { limit: limits.processes });
@@ -346,16 +334,28 @@ impl Ended {
         if self.trace.truncated() {
             cuts.push(Cut::Trace { limit_bytes: limits.trace_bytes, total_bytes: self.trace.total_bytes });
         }
+        cuts
+    }
+
+    pub(crate) fn into_outcome(
+        mut self,
+        spec: &Spec<'_>,
+        cgroup: Option<&Cgroup>,
+        redactor: &Redactor,
+    ) -> Result<SandboxOutcome, SandboxError> {
+        let (out_of_memory, memory_peak) = cgroup.map(Cgroup::memory_seen).unwrap_or_default();
+        let report = match self.message.take() {
+            Some(Message::Done(report)) => report,
+            Some(Message::Failed(failure)) => return Err(refusal(&failure)),
+            // The kernel may kill the helper first when memory runs out; so may we, when time runs out.
+            _ if self.cut.is_some() || out_of_memory => Report::default(),
+            _ => return Err(SandboxError::HelperLost),
+        };
+        let peak_memory_bytes = report.peak_memory_bytes.max(memory_peak);
+        let cuts = self.cuts(&report, &spec.limits, out_of_memory.then_some(peak_memory_bytes));
         let mut layers = report.layers;
         layers.extend(cgroup.map(Cgroup::layer));
-        let missing: Vec<Missing> = report
-            .missing
-            .iter()
-            .filter_map(
-                |f| if let SandboxError::Refused { missing } = refusal(f) { Some(missing) } else { None },
-            )
-            .flatten()
-            .collect();
+        let missing = missing_parts(&report.missing);
         let level = if missing.is_empty() { Level::Full } else { Level::Reduced };
         let mut connections = self.connections;
         for connection in &mut connections {
@@ -383,6 +383,15 @@ impl Ended {
             },
         })
     }
+}
+
+/// What the failures of accepted steps leave the sandbox without.
+fn missing_parts(failures: &[Failure]) -> Vec<Missing> {
+    let parts = |failure| match refusal(failure) {
+        SandboxError::Refused { missing } => missing,
+        _ => Vec::new(),
+    };
+    failures.iter().flat_map(parts).collect()
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {

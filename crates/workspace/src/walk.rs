@@ -82,6 +82,14 @@ struct VisitedFolder<'p> {
     stat: Stat,
 }
 
+/// What a folder contains, each with its path.
+struct Sorted<'n> {
+    nodes: Vec<(&'n str, String, Stat)>,
+    /// Folders, with what counts in them.
+    below: Vec<(&'n str, String, Scope)>,
+    has_ignored: bool,
+}
+
 impl Walk<'_> {
     /// Reads the whole workspace.
     pub(crate) fn run(&self, outermost: &Scope) -> Result<Arc<Folder>, ScanError> {
@@ -103,7 +111,7 @@ impl Walk<'_> {
         depth: usize,
         known: Option<&Arc<Folder>>,
     ) -> Result<Option<Arc<Folder>>, ScanError> {
-        let failed = |source| ScanError::Io { path: self.root.at(path), source };
+        let failed = |source| self.failed(path, source);
         if depth > self.limits.max_depth {
             return Err(self.too_much(path, "folders within folders", self.limits.max_depth, "max_depth"));
         }
@@ -184,50 +192,11 @@ impl Walk<'_> {
 
     /// A folder whose names are read.
     fn listed(&self, place: VisitedFolder<'_>) -> Result<Arc<Folder>, ScanError> {
-        let failed = |source| ScanError::Io { path: self.root.at(place.path), source };
-        let names = names(&place.opened).map_err(failed)?;
+        let names = names(&place.opened).map_err(|source| self.failed(place.path, source))?;
         let has = |wanted: &str| names.iter().any(|(name, _)| name == wanted.as_bytes());
         let has_repository = place.depth > 0 && has(GIT);
         let scope = self.enter(&place, has_repository, has(IGNORE_FILE))?;
-        let mut do_all_count = !scope.is_only_tracked() && !has_repository;
-        let (mut nodes, mut below) = (Vec::new(), Vec::new());
-        for (name, kind) in &names {
-            if OUTSIDE_NAMES.iter().any(|outside| outside.as_bytes() == name.as_slice()) {
-                continue;
-            }
-            let mut path = Vec::with_capacity(place.path.len() + 1 + name.len());
-            if !place.path.is_empty() {
-                path.extend_from_slice(place.path.as_bytes());
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
-            let stat = match kind {
-                FileType::Directory => None,
-                _ => match rustix::fs::statat(&place.opened, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => Some(stat),
-                    Err(Errno::NOENT) => continue,
-                    Err(errno) => return Err(failed(errno.into())),
-                },
-            };
-            let kind = stat.as_ref().map_or(*kind, |stat| FileType::from_raw_mode(stat.st_mode));
-            let is_ignored = scope.ignores(&path, kind == FileType::Directory);
-            do_all_count &= !is_ignored;
-            let verdict = scope.verdict(is_ignored, &path, kind == FileType::Directory);
-            if verdict == IgnoreVerdict::Ignored {
-                continue;
-            }
-            let (Ok(text), Ok(name)) = (std::str::from_utf8(&path), std::str::from_utf8(name)) else {
-                self.found.refuse(&path, RefusalReason::NotUtf8);
-                continue;
-            };
-            match stat {
-                None => below.push((name, text.to_owned(), scope.below(verdict))),
-                Some(_) if kind == FileType::Directory => {
-                    below.push((name, text.to_owned(), scope.below(verdict)));
-                }
-                Some(stat) => nodes.push((name, text.to_owned(), stat)),
-            }
-        }
+        let Sorted { nodes, below, has_ignored } = self.sorted(&place, &scope, &names)?;
         self.count(place.path, nodes.len())?;
         let read = nodes.into_par_iter().map(|(name, path, stat)| {
             let what = self.node(&place, name, &path, &stat)?;
@@ -244,12 +213,60 @@ impl Walk<'_> {
         entries.extend(below.collect::<Result<Vec<_>, ScanError>>()?);
         let mut entries: Vec<Entry> = entries.into_iter().flatten().collect();
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let do_all_count = !scope.is_only_tracked() && !has_repository && !has_ignored;
         let is_remembered = do_all_count && self.trusts_names && stat.st_dev == self.device;
         let listed = is_remembered.then(|| Listed { identity: Identity::of(&stat), rules: scope.rules() });
         match known.filter(|known| self.is_as_known(known, &entries, listed.as_ref())) {
             Some(known) => Ok(Arc::clone(known)),
             None => Ok(Arc::new(Folder::new(entries, listed))),
         }
+    }
+
+    /// Sorts what a folder contains into folders and everything else, without what is ignored or cannot be in a state.
+    fn sorted<'n>(
+        &self,
+        place: &VisitedFolder<'_>,
+        scope: &Scope,
+        names: &'n [(Vec<u8>, FileType)],
+    ) -> Result<Sorted<'n>, ScanError> {
+        let mut sorted = Sorted { nodes: Vec::new(), below: Vec::new(), has_ignored: false };
+        for (name, kind) in names {
+            if OUTSIDE_NAMES.iter().any(|outside| outside.as_bytes() == name.as_slice()) {
+                continue;
+            }
+            let path = match place.path.is_empty() {
+                true => name.clone(),
+                false => [place.path.as_bytes(), name.as_slice()].join(&b'/'),
+            };
+            let stat = match kind {
+                FileType::Directory => None,
+                _ => match rustix::fs::statat(&place.opened, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => Some(stat),
+                    Err(Errno::NOENT) => continue,
+                    Err(errno) => return Err(self.failed(place.path, errno.into())),
+                },
+            };
+            let kind = stat.as_ref().map_or(*kind, |stat| FileType::from_raw_mode(stat.st_mode));
+            let is_ignored = scope.ignores(&path, kind == FileType::Directory);
+            sorted.has_ignored |= is_ignored;
+            let verdict = scope.verdict(is_ignored, &path, kind == FileType::Directory);
+            if verdict == IgnoreVerdict::Ignored {
+                continue;
+            }
+            let (Ok(text), Ok(name)) = (std::str::from_utf8(&path), std::str::from_utf8(name)) else {
+                self.found.refuse(&path, RefusalReason::NotUtf8);
+                continue;
+            };
+            match stat.filter(|_| kind != FileType::Directory) {
+                None => sorted.below.push((name, text.to_owned(), scope.below(verdict))),
+                Some(stat) => sorted.nodes.push((name, text.to_owned(), stat)),
+            }
+        }
+        Ok(sorted)
+    }
+
+    fn failed(&self, path: &str, source: io::Error) -> ScanError {
+        ScanError::Io { path: self.root.at(path), source }
     }
 
     /// Whether a folder whose names were read matches the cache, so that there is nothing more to cache.

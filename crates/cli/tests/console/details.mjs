@@ -50,11 +50,11 @@ await tell({
     const chain = [batch[0]];
     for (let link = 0; link < 4; link += 1) chain.push((await append([['batch', chain.at(-1)]]))[0]);
     await go(page, `/ledger/${chain[0]}`);
-    const used = page.getByRole('region', { name: 'Is used by' });
+    const used = page.getByRole('region', { name: 'Depended on by' });
     assert.match(await used.innerText(), /It goes on beyond 2 steps\. Continue from signal/);
     await used.locator('.cut a').click();
     await page.waitForURL(new RegExp(chain[2]));
-    assert.doesNotMatch(await page.getByRole('region', { name: 'Is used by' }).innerText(), /goes on/, 'two more steps are all');
+    assert.doesNotMatch(await page.getByRole('region', { name: 'Depended on by' }).innerText(), /goes on/, 'two more steps are all');
   },
 
   'an execution shows its agent and events, is replayed on demand, and is renewed by its robot': async (visitor) => {
@@ -155,7 +155,7 @@ await tell({
       const text = document.querySelector('pre[aria-label="The entry as JSON"]');
       text.textContent = text.textContent.replace('"visits": ', '"visits": 9');
     });
-    assert.match(await verify(), /^Not verified\. this page shows another content/);
+    assert.match(await verify(), /^Not verified\. the content on this page differs/);
     assert.doesNotMatch(await proved(), /"visits": 9/);
     // What would turn the text around is an escape, on the page and in what was proved.
     await go(page, '/ledger?robot=batch');

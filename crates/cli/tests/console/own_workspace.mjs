@@ -101,7 +101,7 @@ await tell({
     await page.getByRole('button', { name: 'Compare A and B' }).click();
     await page.waitForURL(/\/runs\/compare\?/);
     const text = await page.locator('main').innerText();
-    for (const said of [/1 file only in A, 1 file different/, /-FOUR\s+\+four/, /70/, /Bound: files/]) assert.match(text, said);
+    for (const said of [/1 file only in A, 1 file different/, /-FOUR\s+\+four/, /70/, /Limit: files/]) assert.match(text, said);
     await assertAccessible(page);
     await assertFits(page, 360);
     await picture(page, 'work-compare');

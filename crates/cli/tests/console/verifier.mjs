@@ -72,7 +72,7 @@ await tell({
     await page.fill('#root', `SHA256:${'A'.repeat(43)}`);
     const other = await chosen(page, inFolder('good.jsonl', 'kept.key'));
     assert.deepEqual(other.results, ['bad'], other.text);
-    assert.match(other.text, /believe none of them/);
+    assert.match(other.text, /trust none of them/);
     await page.fill('#root', '');
     await page.fill('#keys', 'crealeph-log/2-x+00000000+AAAA');
     assert.match((await chosen(page, inFolder('good.jsonl'))).status, /^Cannot check: the key is not an Ed25519 key/);

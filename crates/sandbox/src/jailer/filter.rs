@@ -168,33 +168,49 @@ fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: u16::try_from(code).unwrap_or(0), jt, jf, k }
 }
 
-fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Error> {
+type Refusals = BTreeMap<c_long, Vec<SeccompRule>>;
+
+fn refusals(options: &Options) -> Result<Refusals, Error> {
     let mut rules = BTreeMap::new();
+    refuse_namespaces(options, &mut rules)?;
+    refuse_sockets(options, &mut rules)?;
+    // Typing into a terminal that others read.
+    let mut typing = Vec::new();
+    for request in [libc::TIOCSTI, libc::TIOCLINUX] {
+        typing.push(all_of(&[(1, Op::Eq, request & 0xffff_ffff)])?);
+    }
+    rules.insert(libc::SYS_ioctl, typing);
+    rules.insert(libc::SYS_personality, vec![all_of(&not_among(0, &[0, 8, 0x2_0000, 0x2_0008, -1]))?]);
+    refuse_others_limits(options, &mut rules)?;
+    Ok(rules)
+}
+
+/// New namespaces, and threads and processes with a descriptor table that the watchdog does not see.
+fn refuse_namespaces(options: &Options, rules: &mut Refusals) -> Result<(), Error> {
     // In a new cgroup namespace it could mount its own group, and raise its limits if that was delegated.
     let refused: &[libc::c_int] =
         if options.nested_namespaces { &[libc::CLONE_NEWCGROUP] } else { &NEW_NAMESPACES };
     for call in [libc::SYS_clone, libc::SYS_unshare] {
         let mut flags = Vec::new();
         for flag in refused {
-            let bit = u64::from(flag.cast_unsigned());
+            let bit = number(*flag);
             flags.push(all_of(&[(0, Op::MaskedEq(bit), bit)])?);
         }
         rules.insert(call, flags);
     }
     // A thread with its own descriptor table could hold files and sockets that the watchdog does not see.
-    let bits = |flag: libc::c_int| u64::from(flag.cast_unsigned());
-    let (thread, files) = (bits(libc::CLONE_THREAD), bits(libc::CLONE_FILES));
+    let (thread, files) = (number(libc::CLONE_THREAD), number(libc::CLONE_FILES));
     let own_table = all_of(&[(0, Op::MaskedEq(thread), thread), (0, Op::MaskedEq(files), 0)])?;
     rules.entry(libc::SYS_clone).or_default().push(own_table);
     rules.entry(libc::SYS_unshare).or_default().push(all_of(&[(0, Op::MaskedEq(files), files)])?);
     let unshare = u64::from(libc::CLOSE_RANGE_UNSHARE);
     rules.insert(libc::SYS_close_range, vec![all_of(&[(2, Op::MaskedEq(unshare), unshare)])?]);
-    let number = |n: libc::c_int| u64::from(n.cast_unsigned());
-    let not_among = |index: u8, values: &[libc::c_int]| -> Vec<(u8, Op, u64)> {
-        values.iter().map(|value| (index, Op::Ne, number(*value))).collect()
-    };
-    // Sockets: local, and IP if the network namespace has any; netlink only for routes. vsock, for one,
-    // would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without a namespace.
+    Ok(())
+}
+
+/// Sockets: local, and IP if the network namespace has any; netlink only for routes. vsock, for one,
+/// would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without a namespace.
+fn refuse_sockets(options: &Options, rules: &mut Refusals) -> Result<(), Error> {
     let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
     families.extend(options.local_sockets.then_some(libc::AF_UNIX));
     let mut sockets = vec![all_of(&not_among(0, &families))?];
@@ -208,15 +224,11 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     // Without rules it is refused whatever its arguments.
     rules.insert(libc::SYS_socket, if options.sockets { sockets } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, vec![all_of(&not_among(0, &[libc::AF_UNIX]))?]);
-    // Typing into a terminal that others read.
-    let terminal = [libc::TIOCSTI, libc::TIOCLINUX];
-    let mut typing = Vec::new();
-    for request in terminal {
-        typing.push(all_of(&[(1, Op::Eq, request & 0xffff_ffff)])?);
-    }
-    rules.insert(libc::SYS_ioctl, typing);
-    rules.insert(libc::SYS_personality, vec![all_of(&not_among(0, &[0, 8, 0x2_0000, 0x2_0008, -1]))?]);
-    // Limits and scheduling of other processes.
+    Ok(())
+}
+
+/// Limits and scheduling of other processes.
+fn refuse_others_limits(options: &Options, rules: &mut Refusals) -> Result<(), Error> {
     rules.insert(libc::SYS_prlimit64, vec![all_of(&[(0, Op::Ne, 0)])?]);
     // Pid 1 is the one process outside the tree; without a namespace all processes but the caller may be.
     let others = |index: u8| if options.namespaces { (index, Op::Eq, 1) } else { (index, Op::Ne, 0) };
@@ -231,7 +243,17 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     ] {
         rules.insert(call, vec![all_of(&[others(0)])?]);
     }
-    Ok(rules)
+    Ok(())
+}
+
+/// A number as the kernel compares it.
+fn number(value: libc::c_int) -> u64 {
+    u64::from(value.cast_unsigned())
+}
+
+/// That an argument is none of these values.
+fn not_among(index: u8, values: &[libc::c_int]) -> Vec<(u8, Op, u64)> {
+    values.iter().map(|value| (index, Op::Ne, number(*value))).collect()
 }
 
 fn all_of(conditions: &[(u8, Op, u64)]) -> Result<SeccompRule, Error> {

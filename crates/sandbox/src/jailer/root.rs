@@ -43,21 +43,7 @@ pub(super) struct Built {
 
 /// Builds the root and moves into it.
 pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure> {
-    let general =
-        |what: &'static str| move |e: Errno| Failure::new(SetupStep::RootFileSystem, what, &e.into());
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .map_err(general("make every mount private"))?;
-    let root = tmpfs(&[("size", "16m"), ("nr_inodes", "8192"), ("mode", "0755")], MountAttrFlags::empty())
-        .map_err(general("the root's tmpfs"))?;
-    attach(root.as_fd(), CWD, "/").map_err(general("attach the root"))?;
-    rustix::process::fchdir(&root).map_err(general("enter the root"))?;
-    for (path, mode) in
-        [("proc", 0o555), ("dev", 0o755), ("etc", 0o755), ("var", 0o755), ("run", 0o755), (STAGE, 0o700)]
-    {
-        mkdirat(&root, path, Mode::from_raw_mode(mode)).map_err(general("a directory of the root"))?;
-    }
-    symlinkat("../tmp", &root, "var/tmp").map_err(general("/var/tmp"))?;
-
+    let root = base()?;
     let scratch = scratch(request, root.as_fd())?;
     system(root.as_fd(), opened.system, opened.links)?;
     etc(request, root.as_fd()).map_err(|e| Failure::new(SetupStep::RootFileSystem, "/etc", &e))?;
@@ -71,52 +57,89 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
         plant(seed, root.as_fd())?;
     }
     let trace_channel = request.trace_channel.then(|| trace_channel(root.as_fd())).transpose()?;
-
-    let mut writable: Vec<OsString> = ["/tmp", "/dev", "/proc", HOME]
+    let writable = ["/tmp", "/dev", "/proc", HOME]
         .into_iter()
         .chain(trace_channel.is_some().then_some(TRACE_CHANNEL))
         .map(OsString::from)
         .collect();
-    let mut stores = Vec::new();
-    let mut shows_sockets = false;
+    let mut built =
+        Built { stores: Vec::new(), scratch, trace_channel, writable, shows_sockets: false, missing };
     for (index, source) in opened.mounts.into_iter().enumerate() {
-        match source {
-            Source::Bind(bind) => {
-                let copy = request
-                    .mounts
-                    .get(index)
-                    .is_some_and(|m| matches!(m.source, crate::wire::SourcePlan::Copy { .. }));
-                if copy {
-                    writable.push(bind.at.clone());
-                    stores.push(WrittenTo { directory: readable(&bind.tree)?, holds_a_copy: true });
-                } else if bind.is_dir && show_apart(root.as_fd(), scratch.as_fd(), index, &bind)? {
-                    continue;
-                }
-                shows_sockets |= bind.is_dir && !copy;
-                place(root.as_fd(), &bind)?;
+        let is_copy = request
+            .mounts
+            .get(index)
+            .is_some_and(|mount| matches!(mount.source, crate::wire::SourcePlan::Copy { .. }));
+        mount(root.as_fd(), index, source, is_copy, &mut built)?;
+    }
+    enter(&root)?;
+    Ok(built)
+}
+
+fn general(what: &'static str) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure::new(SetupStep::RootFileSystem, what, &errno.into())
+}
+
+/// An empty root with the directories that everything else is put into.
+fn base() -> Result<OwnedFd, Failure> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(general("make every mount private"))?;
+    let root = tmpfs(&[("size", "16m"), ("nr_inodes", "8192"), ("mode", "0755")], MountAttrFlags::empty())
+        .map_err(general("the root's tmpfs"))?;
+    attach(root.as_fd(), CWD, "/").map_err(general("attach the root"))?;
+    rustix::process::fchdir(&root).map_err(general("enter the root"))?;
+    for (path, mode) in
+        [("proc", 0o555), ("dev", 0o755), ("etc", 0o755), ("var", 0o755), ("run", 0o755), (STAGE, 0o700)]
+    {
+        mkdirat(&root, path, Mode::from_raw_mode(mode)).map_err(general("a directory of the root"))?;
+    }
+    symlinkat("../tmp", &root, "var/tmp").map_err(general("/var/tmp"))?;
+    Ok(root)
+}
+
+/// Puts one requested mount into the root, and notes what the watchdog and Landlock need to know of it.
+fn mount(
+    root: BorrowedFd<'_>,
+    index: usize,
+    source: Source,
+    is_copy: bool,
+    built: &mut Built,
+) -> Result<(), Failure> {
+    match source {
+        Source::Bind(bind) => {
+            if is_copy {
+                built.writable.push(bind.at.clone());
+                built.stores.push(WrittenTo { directory: readable(&bind.tree)?, holds_a_copy: true });
+            } else if bind.is_dir && show_apart(root, built.scratch.as_fd(), index, &bind)? {
+                return Ok(());
             }
-            Source::Overlay { at, lowers, store } => {
-                let trees: Vec<BorrowedFd<'_>> = lowers.iter().map(OwnedFd::as_fd).collect();
-                overlay(root.as_fd(), scratch.as_fd(), index, &at, &trees, Some(store.as_fd()))?;
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                let directory = openat(&store, "upper", flags, Mode::empty())
-                    .map_err(|e| Failure::new(SetupStep::Overlay, at.to_string_lossy(), &e.into()))?;
-                stores.push(WrittenTo { directory, holds_a_copy: false });
-                writable.push(at);
-            }
+            built.shows_sockets |= bind.is_dir && !is_copy;
+            place(root, &bind)
+        }
+        Source::Overlay { at, lowers, store } => {
+            let trees: Vec<BorrowedFd<'_>> = lowers.iter().map(OwnedFd::as_fd).collect();
+            overlay(root, built.scratch.as_fd(), index, &at, &trees, Some(store.as_fd()))?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let directory = openat(&store, "upper", flags, Mode::empty())
+                .map_err(|e| Failure::new(SetupStep::Overlay, at.to_string_lossy(), &e.into()))?;
+            built.stores.push(WrittenTo { directory, holds_a_copy: false });
+            built.writable.push(at);
+            Ok(())
         }
     }
-    rustix::process::fchdir(&root).map_err(general("return to the root"))?;
+}
+
+/// Moves into the finished root, lets go of the machine's and makes it read-only.
+fn enter(root: &OwnedFd) -> Result<(), Failure> {
+    rustix::process::fchdir(root).map_err(general("return to the root"))?;
     unmount(STAGE, UnmountFlags::DETACH).map_err(general("drop the stage"))?;
-    rustix::fs::unlinkat(&root, STAGE, rustix::fs::AtFlags::REMOVEDIR).map_err(general("drop the stage"))?;
+    rustix::fs::unlinkat(root, STAGE, rustix::fs::AtFlags::REMOVEDIR).map_err(general("drop the stage"))?;
     sys::pivot_to_current_directory()
         .map_err(|e| Failure::new(SetupStep::RootFileSystem, "pivot_root", &e))?;
     unmount(".", UnmountFlags::DETACH).map_err(general("let the old root go"))?;
     rustix::process::chdir("/").map_err(general("enter the new root"))?;
     let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     sys::mount_setattr(root.as_fd(), false, attributes, 0, None)
-        .map_err(|e| Failure::new(SetupStep::RootFileSystem, "make the root read-only", &e))?;
-    Ok(Built { stores, scratch, trace_channel, writable, shows_sockets, missing })
+        .map_err(|e| Failure::new(SetupStep::RootFileSystem, "make the root read-only", &e))
 }
 
 /// A descriptor of the same directory that can be listed.

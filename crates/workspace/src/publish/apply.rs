@@ -90,26 +90,30 @@ pub(super) fn apply(
             Err(error) if is_gone(&error) || is_not_empty(&error) => return Err(conflict()),
             removed => removed.map_err(failed)?,
         },
-        (PublishStep::MakeFolder { .. }, _) => match target.make_folder(0o777) {
-            Err(error) if is_there(&error) => {
-                if !target.is_folder().map_err(failed)? {
-                    return Err(conflict());
-                }
+        (PublishStep::MakeFolder { .. }, _) => {
+            if !make_folder(root, path, &target).map_err(failed)? {
+                return Err(conflict());
             }
-            made => {
-                made.map_err(failed)?;
-                // A folder created by root belongs to the owner of the folder above.
-                if rustix::process::geteuid().is_root()
-                    && let Some(above) = super::stage::nearest_folder(root, path).map_err(failed)?
-                {
-                    target.give_to(&above).map_err(failed)?;
-                }
-            }
-        },
+        }
         _ => {}
     }
     fault::point("after a step");
     Ok(())
+}
+
+/// Makes a folder, unless there is one; false if something else is there.
+fn make_folder(root: &Root, path: &str, target: &Spot) -> io::Result<bool> {
+    match target.make_folder(0o777) {
+        Err(error) if is_there(&error) => return target.is_folder(),
+        made => made?,
+    }
+    // A folder created by root belongs to the owner of the folder above.
+    if rustix::process::geteuid().is_root()
+        && let Some(above) = super::stage::nearest_folder(root, path)?
+    {
+        target.give_to(&above)?;
+    }
+    Ok(true)
 }
 
 /// Makes the changes in the folders of all steps durable.
