@@ -171,9 +171,9 @@ fn help_at_80_columns() {
                               receipt
               logs            Print the output of a run's agent and tests
               diff            Print the diff of a run, including discarded changes
-              approve         Approve a pending change (deprecated: use `crealeph approve`)
-              reject          Reject a pending change and discard it (deprecated: use
-                              `crealeph reject`)
+              approve         Approve a held change (deprecated: use `crealeph approve`)
+              reject          Reject a held change and discard it (deprecated: use `crealeph
+                              reject`)
               recover         Recover after an interrupted command: finish or roll back what
                               it left
               clean           Delete the diffs, outputs and stored states of old runs;

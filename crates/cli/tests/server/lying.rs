@@ -137,7 +137,7 @@ const LIES: &[(&str, &str, &str, &str)] = &[
     ("/v1/verdicts/statement", "\"decision\":\"reject\"", "\"decision\":\"approve\"", "the decision"),
     ("/v1/verdicts/statement", "\"reason\":\"no\"", "\"reason\":\"yes\"", "the reason"),
     ("/v1/verdicts/statement", "\"keyId\":\"SHA256:", "\"keyId\":\"SHA256:0", "the key"),
-    ("/v1/verdicts/statement", "\"unattended\":true", "\"unattended\":false", "someone was asked"),
+    ("/v1/verdicts/statement", "\"unattended\":true", "\"unattended\":false", "given unattended"),
     ("/v1/verdicts/statement", "\"ruleDigest\":\"", "\"ruleDigest\":\"^", "the rule"),
     ("/v1/verdicts/statement", "\"evidenceSeq\":", "\"evidenceSeq\":1,\"x\":", "bad_answer"),
 ];
