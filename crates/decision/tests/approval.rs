@@ -14,7 +14,8 @@ use crealeph_contracts::scalar::{ApprovalCount, Count, LedgerId, Minutes, Name};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::approval::{
-    ApprovalSubject, Requester, SubjectClass, SubjectOutcome, SubjectState, Uncounted, derive,
+    ApprovalSubject, People, Requester, SubjectClass, SubjectOutcome, SubjectState, Uncounted, VerdictOutlook,
+    derive,
 };
 use proptest::prelude::*;
 
@@ -220,6 +221,35 @@ proptest! {
     }
 
     #[test]
+    fn what_a_verdict_would_be_worth_is_what_it_is_worth_once_given(
+        drawn in verdicts(), approvals in 1u64..4, person in 0..PEOPLE.len(), is_rejection in any::<bool>(),
+        requester in 0..4usize, is_outdated in any::<bool>(), takes_ssh in any::<bool>(),
+    ) {
+        let kind = if takes_ssh { ProofKind::Ssh } else { ProofKind::Passkey };
+        let rule = ApprovalRule { proofs: Set::one(kind), ..rule(approvals) };
+        let asked = [None, Some("person:ana"), Some("account:ana@laptop"), Some("key:k1")];
+        let requester = asked.get(requester).copied().flatten().and_then(|actor| Actor::of_name(&name(actor)));
+        let subject = ApprovalSubject {
+            requester: requester.map(Requester::of_actor),
+            outdated: is_outdated.then(|| "a signal is newer".to_owned()),
+            ..subject()
+        };
+        let mut statements = statements(&drawn, &rule);
+        let log = log_of(&rule, &statements);
+        let person = *PEOPLE.get(person).unwrap();
+        let before = at_minute(&log, &subject, 5);
+        let giver = name(person);
+        let outlook = VerdictOutlook::of(&People::of(&log), &subject, &before, (&giver, ProofKind::Ssh));
+        let (decision, expected) = match is_rejection {
+            true => (ApprovalDecision::Reject, outlook.rejection),
+            false => (ApprovalDecision::Approve, outlook.approval),
+        };
+        statements.push(statement(person, decision, &rule, 99));
+        let given = at_minute(&log_of(&rule, &statements), &subject, 5);
+        prop_assert_eq!(&given.verdicts.last().unwrap().uncounted, &expected, "{:?}", decision);
+    }
+
+    #[test]
     // holds: invariant 20
     fn a_rejection_never_lands_anything(drawn in verdicts(), person in 0..PEOPLE.len(), approvals in 1u64..4) {
         let rule = rule(approvals);
@@ -281,6 +311,30 @@ fn two_of_three_approve_and_either_can_stop_counting() {
         entry.problem = Some("the signature does not match".to_owned());
     });
     assert!(matches!(uncounted(&at_minute(&forged, &subject(), 5)), Some(Uncounted::Disbelieved(_))));
+}
+
+/// What people see before they sign: their own request, what they have approved and what is outdated is not theirs to approve, and can
+/// still be rejected.
+#[test]
+fn a_person_learns_before_signing_whether_it_would_count() {
+    let rule = rule(2);
+    let log = log_of(&rule, &[statement("ben", ApprovalDecision::Approve, &rule, 1)]);
+    let people = People::of(&log);
+    let outlook = |person: &str, proof, subject: &ApprovalSubject| {
+        let found = VerdictOutlook::of(&people, subject, &at_minute(&log, subject, 5), (&name(person), proof));
+        (found.approval.map(|why| why.as_str()), found.rejection.map(|why| why.as_str()))
+    };
+    let asked = ApprovalSubject { requester: Some(Requester::Person(name("ana"))), ..subject() };
+    let outdated = ApprovalSubject { outdated: Some("a signal is newer".to_owned()), ..subject() };
+    let ssh = ProofKind::Ssh;
+    assert_eq!(outlook("cy", ssh, &asked), (None, None));
+    assert_eq!(outlook("ana", ssh, &asked), (Some("own_request"), None));
+    assert_eq!(outlook("ben", ssh, &asked), (Some("repeated"), None));
+    assert_eq!(outlook("cy", ssh, &outdated), (Some("outdated"), None));
+    assert_eq!(outlook("dot", ssh, &asked), (Some("not_in_group"), Some("not_in_group")));
+    assert_eq!(outlook("cy", ProofKind::Passkey, &asked), (Some("proof_kind"), Some("proof_kind")));
+    let keys = |person: &str| people.keys_of(&name(person)).map(Name::as_str).collect::<Vec<_>>().join(" ");
+    assert_eq!((keys("ana").as_str(), keys("eve").as_str()), ("key-ana", ""));
 }
 
 #[test]

@@ -2,12 +2,14 @@
 //! pure function of the log's entries, the subject and the time, so that anyone can derive it again.
 
 mod entries;
+mod outlook;
 mod people;
 mod rule;
 mod state;
 mod verdicts;
 
 pub use entries::ApprovalEntries;
+pub use outlook::VerdictOutlook;
 pub use people::People;
 pub use rule::{SubjectClass, needs_approval, rule_for};
 pub use state::{JudgedVerdict, SubjectOutcome, SubjectState, derive};

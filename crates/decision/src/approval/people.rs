@@ -66,6 +66,12 @@ impl People {
         self.keys.get(key).filter(|_| !self.revoked.contains_key(key)).map(|(_, person)| person)
     }
 
+    /// The keys of a person that may sign now.
+    pub fn keys_of(&self, person: &Name) -> impl Iterator<Item = &Name> {
+        let own = self.keys.iter().filter(move |(_, (_, owner))| owner == person);
+        own.map(|(key, _)| key).filter(|key| !self.revoked.contains_key(*key))
+    }
+
     /// The place where a key was revoked.
     pub fn revoked_at(&self, key: &Name) -> Option<u64> {
         self.revoked.get(key).copied()
@@ -81,10 +87,7 @@ impl People {
 
     /// Who is in a group now and has a key that may sign, by name.
     pub fn members(&self, group: Option<&Name>) -> Vec<&Name> {
-        let may_sign = |person: &Name| {
-            let own = self.keys.iter().filter(|(_, (_, owner))| owner == person);
-            own.into_iter().any(|(key, _)| !self.revoked.contains_key(key))
-        };
+        let may_sign = |person: &Name| self.keys_of(person).next().is_some();
         self.groups
             .keys()
             .filter(|person| self.is_member(person, group, u64::MAX) && may_sign(person))

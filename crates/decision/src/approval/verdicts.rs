@@ -182,6 +182,40 @@ impl Uncounted {
     }
 }
 
+/// Who gives a verdict, and how.
+#[derive(Clone, Copy)]
+pub(super) struct VerdictGiver<'a> {
+    pub(super) person: &'a Name,
+    pub(super) proof: ProofKind,
+    /// They were in the rule's group then, and are now.
+    pub(super) is_in_group: bool,
+    pub(super) is_unattended: bool,
+}
+
+impl VerdictGiver<'_> {
+    /// Why no approval of theirs counts under a rule, whatever its statement says.
+    pub(super) fn uncounted(self, subject: &ApprovalSubject, rule: &ApprovalRule) -> Option<Uncounted> {
+        let VerdictGiver { person, proof, is_in_group, is_unattended } = self;
+        Some(match () {
+            () if !is_in_group => Uncounted::NotInGroup,
+            () if let Some(Requester::Person(asked)) = &subject.requester
+                && asked == person
+                && !rule.requester =>
+            {
+                Uncounted::OwnRequest
+            }
+            () if matches!(subject.requester, Some(Requester::OsName(_))) && !rule.os_requester => {
+                Uncounted::UnknownRequester
+            }
+            () if is_unattended && !rule.unattended => Uncounted::Unattended,
+            () if !rule.proofs.contains(&proof) => Uncounted::ProofKind,
+            () if let Some(why) = &subject.outdated => Uncounted::Outdated(why.clone()),
+            () if !subject.moved_files.is_empty() => Uncounted::BaseMoved(subject.moved_files.clone()),
+            () => return None,
+        })
+    }
+}
+
 /// The context that a verdict is judged in.
 #[derive(Clone, Copy)]
 pub(super) struct VerdictContext<'a> {
@@ -209,25 +243,14 @@ impl VerdictContext<'_> {
             Instant::from_unix_nanos(at.unix_nanos() + i128::from(minutes.get()) * NANOS_PER_MINUTE)
         });
         let expires = statement.expires.as_ref().map(|expires| expires.instant());
+        let is_in_group = in_group(seq) && in_group(u64::MAX);
+        let giver = VerdictGiver { person, proof, is_in_group, is_unattended: statement.unattended };
         Some(match () {
             () if !is_bound(statement, subject) => Uncounted::OtherSubject,
             () if !people.is_enrolled(person, &statement.key_id, seq) => Uncounted::NotEnrolled,
             () if people.revoked_at(&statement.key_id).is_some() => Uncounted::Revoked,
             () if statement.rule_digest != *rule_digest => Uncounted::RuleChanged,
-            () if !in_group(seq) || !in_group(u64::MAX) => Uncounted::NotInGroup,
-            () if let Some(Requester::Person(asked)) = &subject.requester
-                && asked == person
-                && !rule.requester =>
-            {
-                Uncounted::OwnRequest
-            }
-            () if matches!(subject.requester, Some(Requester::OsName(_))) && !rule.os_requester => {
-                Uncounted::UnknownRequester
-            }
-            () if statement.unattended && !rule.unattended => Uncounted::Unattended,
-            () if !rule.proofs.contains(&proof) => Uncounted::ProofKind,
-            () if let Some(why) = &subject.outdated => Uncounted::Outdated(why.clone()),
-            () if !subject.moved_files.is_empty() => Uncounted::BaseMoved(subject.moved_files.clone()),
+            () if let Some(why) = giver.uncounted(subject, rule) => why,
             () if ttl_end.is_some_and(is_over) || expires.is_some_and(is_over) => Uncounted::Expired,
             () => return None,
         })
