@@ -2,14 +2,18 @@
 
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::Name;
+use crealeph_contracts::violation::Violation;
 use crealeph_ledger::Seq;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::asset_url;
-use crate::parts::{line, words};
+use crate::parts::{counted, line, words};
 
 /// What a page may load and do.
 pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// How many violations the page of a problem shows.
+const SHOWN_VIOLATIONS: usize = 20;
 
 /// Who looks at a page, and what they may do.
 #[derive(Clone, Debug)]
@@ -215,6 +219,8 @@ pub struct ProblemPage<'p> {
     pub detail: &'p str,
     /// What to do.
     pub hint: Option<&'p str>,
+    /// Everything that is wrong with a document that was sent.
+    pub violations: &'p [Violation],
     /// The stable code.
     pub code: &'p str,
     /// The id of the request.
@@ -223,11 +229,18 @@ pub struct ProblemPage<'p> {
 
 /// The page of a problem; with navigation for someone who is signed in.
 pub fn problem(viewer: Option<&Viewer>, page: &ProblemPage<'_>) -> String {
-    let ProblemPage { title, detail, hint, code, request_id } = *page;
+    let ProblemPage { title, detail, hint, violations, code, request_id } = *page;
+    let left_out = violations.len().saturating_sub(SHOWN_VIOLATIONS);
     let content = html! {
         h1 { (title) }
         p { (words(detail)) }
         @if let Some(hint) = hint { p { (words(hint)) } }
+        @if !violations.is_empty() {
+            section aria-labelledby="violations" { h2 #violations { "Violations" }
+                ul { @for violation in violations.iter().take(SHOWN_VIOLATIONS) { li { (line(&violation.to_string())) } } }
+                @if left_out > 0 { p .cut { (counted(left_out as u64, "more violation")) " not shown." } }
+            }
+        }
         dl .facts {
             div { dt { "Code" } dd { code { (code) } } }
             div { dt { "Request" } dd { code { (line(request_id)) } } }

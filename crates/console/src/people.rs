@@ -2,90 +2,129 @@
 
 use crealeph_contracts::approval::ApprovalRule;
 use crealeph_runtime::access::{KeyReport, SessionReport};
-use crealeph_runtime::approvals::EnrolledPerson;
+use crealeph_runtime::approvals::{EnrolledPerson, MAX_RULES};
 use crealeph_runtime::webhook::WebhookReport;
 use crealeph_verify::KeyMaterial;
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
-use crate::parts::{badge, empty, line, path, short, time};
+use crate::parts::{badge, counted, empty, line, path, query, short, time};
+
+/// How many keys of one person are shown.
+const SHOWN_KEYS: usize = 20;
+
+/// A page of one of the lists, and where it continues.
+#[derive(Clone, Debug)]
+pub struct AccessList<'a, T> {
+    /// Its rows.
+    pub rows: &'a [T],
+    /// Where it continues.
+    pub next: Option<String>,
+}
 
 /// Who may do what.
 #[derive(Clone, Debug)]
 pub struct AccessPage<'a> {
-    /// The API keys; `None` if the viewer may not see them.
-    pub keys: Option<&'a [KeyReport]>,
-    /// There are more keys.
-    pub has_more_keys: bool,
-    /// The sessions that count; `None` if the viewer may not see them.
-    pub sessions: Option<&'a [SessionReport]>,
-    /// There are more sessions.
-    pub has_more_sessions: bool,
+    /// The API keys, oldest first; `None` if the viewer may not see them.
+    pub keys: Option<AccessList<'a, KeyReport>>,
+    /// The sessions that count, newest first; `None` if the viewer may not see them.
+    pub sessions: Option<AccessList<'a, SessionReport>>,
     /// The session of the viewer.
     pub own_session: &'a str,
     /// Whether the viewer may end sessions of others.
     pub ends_sessions: bool,
-    /// The webhooks; `None` if the viewer may not see them.
-    pub webhooks: Option<&'a [WebhookReport]>,
-    /// There are more webhooks.
-    pub has_more_webhooks: bool,
-    /// People who may approve.
-    pub people: &'a [EnrolledPerson],
+    /// The webhooks, oldest first; `None` if the viewer may not see them.
+    pub webhooks: Option<AccessList<'a, WebhookReport>>,
+    /// People who may approve, by name.
+    pub people: AccessList<'a, EnrolledPerson>,
     /// The fingerprint of the first admin's key.
     pub root: Option<&'a str>,
     /// The rules in force.
     pub rules: &'a [ApprovalRule],
 }
 
+impl<T> AccessList<'_, T> {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.next.is_none()
+    }
+
+    /// The link to the rest of the list, by its parameter and its section.
+    fn more(&self, name: &str, section: &str, words: &str) -> Markup {
+        html! { @if let Some(next) = &self.next {
+            p .next { a rel="next" href={ (query("/access", &[(name, Some(next))])) "#" (section) } { (words) } }
+        } }
+    }
+}
+
 /// The page.
 pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
     html! {
         h1 { "Access" }
-        section aria-labelledby="people" { h2 #people { "People" }
-            @if page.people.is_empty() { (empty("No one is enrolled. The first person enrols themselves as admin:", Some("crealeph person add NAME --key ~/.ssh/id_ed25519.pub --first-admin"))) }
-            @else {
-                @if let Some(root) = page.root { p { "All enrolments are based on the first admin's key " code { (line(root)) } ". Compare it with the one that you saved." } }
-                div .scroll tabindex="0" role="group" aria-label="People" { table {
-                    thead { tr { th { "Person" } th { "Groups" } th { "Keys" } } }
-                    tbody { @for person in page.people { tr data-row {
-                        th scope="row" { (line(&person.name)) }
-                        td { (line(&person.groups.join(", "))) }
-                        td { ul { @for key in &person.keys { li { (key_kind(&key.material)) " " code { (line(&key.fingerprint)) } @if key.is_revoked { " " (badge("revoked")) } } } } }
-                    } } }
-                } }
-            }
-        }
-        section aria-labelledby="rules" { h2 #rules { "Approval rules" }
-            @if page.rules.is_empty() { (empty("No rule is set, so one approval by anyone enrolled is enough.", Some("crealeph rule set rules.toml"))) }
-            @else { ul { @for rule in page.rules { li { code { (line(rule.name.as_str())) } } } } p { a href="/v1/rules" { "Rules as JSON" } } }
-        }
-        @if let Some(keys) = page.keys {
-            section aria-labelledby="keys-list" { h2 #keys-list { "API keys" }
-                @if keys.is_empty() { (empty("There is no API key.", Some("crealeph key create --role reader"))) } @else {
-                    div .scroll tabindex="0" role="group" aria-label="API keys" { table {
-                        thead { tr { th { "Key" } th { "Role" } th { "State" } th { "Robot" } th { "Label" } th { "Granted" } th { "Expires" } } }
-                        tbody { @for key in keys { tr data-row {
-                            th scope="row" { (short(&key.key_id)) } td { (key.role) } td { (badge(&key.state)) }
-                            td { @if let Some(robot) = &key.robot_id { (line(robot)) } } td { @if let Some(label) = &key.label { (line(label)) } }
-                            td { (time(&key.created_at, viewer.now)) } td { @if let Some(expires) = &key.expires { (time(expires, viewer.now)) } }
-                        } } }
-                    } }
-                    @if page.has_more_keys { p .cut { "There are more; " code { "crealeph key list" } " lists all." } }
-                }
-            }
-        }
-        @if let Some(sessions) = page.sessions { (session_list(viewer, page, sessions)) }
-        @if let Some(webhooks) = page.webhooks { (webhook_list(viewer, webhooks, page.has_more_webhooks)) }
+        section aria-labelledby="people" { h2 #people { "People" } (people_list(page)) }
+        section aria-labelledby="rules" { h2 #rules { "Approval rules" } (rule_list(page.rules)) }
+        @if let Some(keys) = &page.keys { section aria-labelledby="keys-list" { h2 #keys-list { "API keys" } (key_list(viewer, keys)) } }
+        @if let Some(sessions) = &page.sessions { (session_list(viewer, page, sessions)) }
+        @if let Some(webhooks) = &page.webhooks { (webhook_list(viewer, webhooks)) }
     }
 }
 
-fn session_list(viewer: &Viewer, page: &AccessPage<'_>, sessions: &[SessionReport]) -> Markup {
+fn people_list(page: &AccessPage<'_>) -> Markup {
+    let (people, left_out) = (&page.people, |keys: usize| keys.saturating_sub(SHOWN_KEYS) as u64);
+    html! {
+        @if people.is_empty() { (empty("No one is enrolled. The first person enrols themselves as admin:", Some("crealeph person add NAME --key ~/.ssh/id_ed25519.pub --first-admin"))) }
+        @else {
+            @if let Some(root) = page.root { p { "All enrolments are based on the first admin's key " code { (line(root)) } ". Compare it with the one that you saved." } }
+            div .scroll tabindex="0" role="group" aria-label="People" { table {
+                thead { tr { th { "Person" } th { "Groups" } th { "Keys" } } }
+                tbody { @for person in people.rows { tr data-row {
+                    th scope="row" { (line(&person.name)) }
+                    td { (line(&person.groups.join(", "))) }
+                    td {
+                        ul { @for key in person.keys.iter().take(SHOWN_KEYS) { li { (key_kind(&key.material)) " " code { (line(&key.fingerprint)) } @if key.is_revoked { " " (badge("revoked")) } } } }
+                        @if left_out(person.keys.len()) > 0 { p .cut { (counted(left_out(person.keys.len()), "more key")) " not shown; " code { "crealeph person list" } " lists all." } }
+                    }
+                } } }
+            } }
+            (people.more("people", "people", "More people"))
+        }
+    }
+}
+
+fn rule_list(rules: &[ApprovalRule]) -> Markup {
+    let left_out = rules.len().saturating_sub(MAX_RULES) as u64;
+    html! {
+        @if rules.is_empty() { (empty("No rule is set, so one approval by anyone enrolled is enough.", Some("crealeph rule set rules.toml"))) }
+        @else {
+            ul { @for rule in rules.iter().take(MAX_RULES) { li { code { (line(rule.name.as_str())) } } } }
+            @if left_out > 0 { p .cut { (counted(left_out, "more rule")) " not shown." } }
+            p { a href="/v1/rules" { "Rules as JSON" } }
+        }
+    }
+}
+
+fn key_list(viewer: &Viewer, keys: &AccessList<'_, KeyReport>) -> Markup {
+    html! {
+        @if keys.is_empty() { (empty("There is no API key.", Some("crealeph key create --role reader"))) } @else {
+            div .scroll tabindex="0" role="group" aria-label="API keys" { table {
+                thead { tr { th { "Key" } th { "Role" } th { "State" } th { "Robot" } th { "Label" } th { "Granted" } th { "Expires" } } }
+                tbody { @for key in keys.rows { tr data-row {
+                    th scope="row" { (short(&key.key_id)) } td { (key.role) } td { (badge(&key.state)) }
+                    td { @if let Some(robot) = &key.robot_id { (line(robot)) } } td { @if let Some(label) = &key.label { (line(label)) } }
+                    td { (time(&key.created_at, viewer.now)) } td { @if let Some(expires) = &key.expires { (time(expires, viewer.now)) } }
+                } } }
+            } }
+            (keys.more("keys", "keys-list", "Newer API keys"))
+        }
+    }
+}
+
+fn session_list(viewer: &Viewer, page: &AccessPage<'_>, sessions: &AccessList<'_, SessionReport>) -> Markup {
     html! {
         section aria-labelledby="sessions" { h2 #sessions { "Sessions" }
             p { "Who is signed in to the console now." }
             div .scroll tabindex="0" role="group" aria-label="Sessions" { table {
                 thead { tr { th { "Session" } th { "Opened by" } th { "Role" } th { "Robot" } th { "Opened" } th { "Expires" } @if page.ends_sessions { th { "Change" } } } }
-                tbody { @for session in sessions { tr data-row {
+                tbody { @for session in sessions.rows { tr data-row {
                     th scope="row" { (short(&session.session_id)) @if session.session_id == page.own_session { " (yours)" } }
                     td { code { (line(&session.opened_by)) } }
                     td { (session.role) }
@@ -100,18 +139,18 @@ fn session_list(viewer: &Viewer, page: &AccessPage<'_>, sessions: &[SessionRepor
                     } }
                 } } }
             } }
-            @if page.has_more_sessions { p .cut { "There are more; " code { "crealeph key sessions" } " lists all." } }
+            (sessions.more("sessions", "sessions", "Older sessions"))
         }
     }
 }
 
-fn webhook_list(viewer: &Viewer, webhooks: &[WebhookReport], has_more: bool) -> Markup {
+fn webhook_list(viewer: &Viewer, webhooks: &AccessList<'_, WebhookReport>) -> Markup {
     html! {
         section aria-labelledby="webhooks" { h2 #webhooks { "Webhooks" }
             @if webhooks.is_empty() { (empty("No other program is notified of new entries.", Some("crealeph webhook create https://example.com/hook"))) } @else {
                 div .scroll tabindex="0" role="group" aria-label="Webhooks" { table {
                     thead { tr { th { "Webhook" } th { "State" } th { "Delivered to" } th { "Entries" } th { "Label" } th { "Created" } @if viewer.manages_webhooks { th { "Change" } } } }
-                    tbody { @for webhook in webhooks { tr data-row {
+                    tbody { @for webhook in webhooks.rows { tr data-row {
                         th scope="row" { (short(&webhook.webhook_id)) }
                         td { (badge(&webhook.state)) @if let Some(reason) = &webhook.reason { " " (line(reason)) } }
                         td { code { (line(&webhook.url)) } }
@@ -121,7 +160,7 @@ fn webhook_list(viewer: &Viewer, webhooks: &[WebhookReport], has_more: bool) -> 
                         @if viewer.manages_webhooks { td { @if webhook.state != "deleted" { (webhook_form(viewer, webhook)) } } }
                     } } }
                 } }
-                @if has_more { p .cut { "There are more; " code { "crealeph webhook list" } " lists all." } }
+                (webhooks.more("webhooks", "webhooks", "Newer webhooks"))
             }
         }
     }

@@ -21,7 +21,7 @@ pub fn robots(viewer: &Viewer, robots: &[RobotSummary], next: Option<&str>) -> M
         } @else {
             div .scroll tabindex="0" role="group" aria-label="Robots" {
                 table {
-                    thead { tr { th { "Robot" } th { "Coherence" } th { "Oldest evidence" } th { "Last execution" } th { "Drafts waiting" } } }
+                    thead { tr { th { "Robot" } th { "Coherence" } th { "Oldest evidence" } th { "Last execution" } th { "Drafts awaiting review" } } }
                     tbody { @for robot in robots { (row(viewer, robot)) } }
                 }
             }

@@ -16,6 +16,8 @@ pub struct SignInPage {
     pub next: Option<String>,
     /// Why the last try failed.
     pub error: Option<String>,
+    /// The id of the request that failed.
+    pub request_id: Option<String>,
     /// Whether someone with a passkey has to say which tenant they sign in to: there is more than one.
     pub asks_tenant: bool,
 }
@@ -27,7 +29,11 @@ pub fn sign_in(page: &SignInPage) -> String {
         "Sign in",
         html! {
             h1 { "Sign in" }
-            @if let Some(error) = &page.error { p .error role="alert" { (words(error)) } }
+            @if let Some(error) = &page.error {
+                p .error role="alert" { (words(error)) }
+                p { "Use another link or key. " code { "crealeph key list" } " shows whether a key still counts, and a link signs in once and within its time." }
+                @if let Some(id) = &page.request_id { p .quiet { "Request " code { (line(id)) } } }
+            }
             @match (&page.code, &page.offers) {
                 (Some(code), Some((role, tenant))) => {
                     p { "This link signs you in once, as " strong { (role) } " of the tenant " code { (line(tenant)) } "." }

@@ -14,8 +14,8 @@ use crealeph_contracts::scalar::{ApprovalCount, Count, LedgerId, Minutes, Name};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::approval::{
-    ApprovalSubject, People, Requester, SubjectClass, SubjectOutcome, SubjectState, Uncounted, VerdictOutlook,
-    derive,
+    ApprovalSubject, People, Requester, SubjectClass, SubjectOutcome, SubjectState, Uncounted,
+    VerdictOutlook, derive,
 };
 use proptest::prelude::*;
 
@@ -321,7 +321,8 @@ fn a_person_learns_before_signing_whether_it_would_count() {
     let log = log_of(&rule, &[statement("ben", ApprovalDecision::Approve, &rule, 1)]);
     let people = People::of(&log);
     let outlook = |person: &str, proof, subject: &ApprovalSubject| {
-        let found = VerdictOutlook::of(&people, subject, &at_minute(&log, subject, 5), (&name(person), proof));
+        let found =
+            VerdictOutlook::of(&people, subject, &at_minute(&log, subject, 5), (&name(person), proof));
         (found.approval.map(|why| why.as_str()), found.rejection.map(|why| why.as_str()))
     };
     let asked = ApprovalSubject { requester: Some(Requester::Person(name("ana"))), ..subject() };

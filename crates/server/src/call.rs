@@ -23,6 +23,8 @@ const MAX_FIELDS: usize = 64;
 /// A request that may be answered.
 pub(crate) struct Call {
     pub app: Arc<App>,
+    /// Its id, which its answer and the log name.
+    pub request_id: String,
     pub identity: Option<KeyIdentity>,
     pub parameters: Vec<(&'static str, String)>,
     pub body: Bytes,
@@ -123,7 +125,12 @@ impl Call {
 
     /// Where a list continues.
     pub(crate) fn cursor(&self) -> Result<Option<Cursor>, Problem> {
-        Ok(self.text("cursor").map(Cursor::parse).transpose()?)
+        self.cursor_of("cursor")
+    }
+
+    /// Where one of several lists continues.
+    pub(crate) fn cursor_of(&self, name: &str) -> Result<Option<Cursor>, Problem> {
+        Ok(self.text(name).map(Cursor::parse).transpose()?)
     }
 
     /// The requested number of items of a list.

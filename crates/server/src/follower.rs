@@ -168,11 +168,6 @@ impl Follower {
         keys.insert(key.clone(), (now, counts));
     }
 
-    /// Forgets what is known of a key: the next one that asks has to find out.
-    pub(crate) fn forget_key(&self, key: &KeyId) {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-
     /// Reads what is new, a page at a time; true if there is more.
     async fn read(&self, app: &App) -> Result<bool, Problem> {
         let after = self.ring.read().unwrap_or_else(PoisonError::into_inner).end();

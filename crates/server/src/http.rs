@@ -388,6 +388,7 @@ async fn call(
         None => None,
     };
     let preferences = Preferences::of(request.headers());
+    let request_id = request_id(&request).as_str().to_owned();
     let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
     let is_https = app.names.is_https(request.headers());
     let is_page = |_: &&str| surface == Surface::Page;
@@ -404,6 +405,7 @@ async fn call(
     let app = Arc::clone(app);
     let call = Call {
         app,
+        request_id,
         identity,
         parameters,
         body,

@@ -183,6 +183,11 @@ impl Problem {
         (&self.detail, self.hint.as_deref())
     }
 
+    /// Everything that is wrong with a document.
+    pub(crate) fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
     /// What kind of problem it is.
     pub(crate) fn kind(&self) -> ProblemKind {
         self.kind

@@ -121,8 +121,8 @@ fn robot_line(robot: &RobotRow, now: Instant) -> String {
     });
     let drafts = match (robot.drafts_waiting, robot.more_drafts_may_wait) {
         (0, false) => String::new(),
-        (count, false) => format!("; {count} waiting for review"),
-        (count, true) => format!("; {count} or more waiting for review"),
+        (count, false) => format!("; {count} awaiting review"),
+        (count, true) => format!("; {count} or more awaiting review"),
     };
     let coherence = robot.coherence.as_deref().unwrap_or("unknown");
     format!("{:<24} {coherence:<9} {evidence}; {last}{drafts}", robot.robot_id)
@@ -184,7 +184,7 @@ fn latest(status: &RobotStatusReport, out: &mut Page) {
     if status.drafts_waiting > 0 {
         out.blank();
         let drafts = counted(usize::try_from(status.drafts_waiting).unwrap_or(usize::MAX), "draft");
-        let _ = writeln!(out, "{drafts} waiting: crealeph review list --robot {robot}");
+        let _ = writeln!(out, "{drafts} awaiting review: crealeph review list --robot {robot}");
     }
 }
 

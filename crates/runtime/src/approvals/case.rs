@@ -1,12 +1,14 @@
 //! A subject of approval with everything needed to judge a verdict on it: a draft or a held change, the log it was read in, and its state.
 
+use std::collections::BTreeMap;
+
 use crealeph_contracts::approval::{ApprovalEntry, LoggedApproval};
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
-use crealeph_decision::approval::{ApprovalSubject, SubjectState};
+use crealeph_decision::approval::{ApprovalSubject, SubjectOutcome, SubjectState};
 use crealeph_decision::builder::Record;
-use crealeph_ledger::{Ledger, LedgerError, LogView, Seq, StoredEntry};
+use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, LogView, Order, Seq, StoredEntry};
 
 use super::change::{change_case, held_change};
 use super::draft::{Evidence, draft_case};
@@ -63,6 +65,20 @@ impl SubjectBasis {
     }
 }
 
+/// What remains to be done about a subject, and where; `None` if nothing does.
+pub fn next_step(outcome: &SubjectOutcome, change: Option<&HeldChangeRecord>) -> Option<String> {
+    match (outcome, change) {
+        (SubjectOutcome::Waiting { missing }, _) => Some(format!("approvals missing: {missing}")),
+        (SubjectOutcome::Landed { .. }, _) | (SubjectOutcome::Rejected { .. }, None) => None,
+        // A change lands under the lock of its workspace.
+        (_, Some(change)) => Some(format!(
+            "the next `crealeph work run` or `crealeph work recover` in the workspace {} carries it out",
+            change.workspace
+        )),
+        (_, None) => Some("send the verdict again to land it".to_owned()),
+    }
+}
+
 /// An earlier place of the log, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
@@ -90,6 +106,24 @@ impl SubjectReader<'_> {
     /// When there is none, it was decided before anyone was enrolled, or the ledger cannot be read.
     pub fn read(&self, id: &LedgerId) -> Result<SubjectCase, ApprovalError> {
         self.read_from(id, None)
+    }
+
+    /// The entries that a draft is based on, by their place in the log, for those who want to read them.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn evidence_ids(&self, case: &SubjectCase) -> Result<BTreeMap<u64, LedgerId>, ApprovalError> {
+        let read = self.ledger.view(self.tenant, |view| {
+            let mut ids = BTreeMap::new();
+            for used in case.basis.evidence() {
+                let before = Seq::new(used.seq.saturating_sub(1)).map(Cursor::after);
+                let page = view.list(&Filter::default(), Order::OldestFirst, before, 1)?;
+                let found = page.entries.into_iter().find(|entry| entry.seq.get() == used.seq);
+                ids.extend(found.map(|entry| (used.seq, entry.id)));
+            }
+            Ok(ids)
+        })?;
+        read.ok_or_else(|| ApprovalError::NoEntry(case.subject.id.clone()))
     }
 
     /// A subject that landed, or is about to, as it was when that was decided; nothing if it has not.

@@ -4,11 +4,12 @@ use crealeph_contracts::actor::Actor;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{LedgerId, Literal, Name, TenantId};
+use crealeph_contracts::staleness::MaxAge;
 use crealeph_decision::approval::{ApprovalSubject, Requester, SubjectClass, derive};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::review::{check_draft, review_key};
 use crealeph_decision::coherence::{CoherenceRules, outdated_by};
-use crealeph_decision::snapshot::{Newest, NewestEntries, SnapshotType};
+use crealeph_decision::snapshot::{EntryPosition, Newest, NewestEntries, SnapshotType};
 use crealeph_ledger::{Ledger, LedgerError, StoredEntry};
 
 use super::case::{Moment, SubjectBasis, SubjectCase, entries_about};
@@ -28,6 +29,8 @@ pub struct Evidence {
     pub seq: u64,
     /// When it was true.
     pub at: Instant,
+    /// Whether it is fresh by the thresholds that are in force for its robot.
+    pub is_fresh: bool,
 }
 
 /// Reads a draft and its state, now or at an earlier moment.
@@ -47,7 +50,8 @@ pub(super) fn draft_case(
         return Err(ApprovalError::Reviewed { draft: id.clone(), review: review.id });
     }
     let record = record_of_draft(ledger, tenant, &entry)?;
-    let rules = &scopes.of(tenant, &entry.content.robot_id).coherence;
+    let scope = scopes.of(tenant, &entry.content.robot_id);
+    let rules = &scope.coherence;
     let reader = HistoryReader::new(ledger, tenant);
     let read = ledger.view(tenant, |view| {
         let newest = view.entry_with_reach(id)?.ok_or(LedgerError::Closed)?;
@@ -61,7 +65,9 @@ pub(super) fn draft_case(
     let subject = subject_of(&entry, record.as_ref(), &newest, &known, rules);
     let now = moment.map_or(history.place.now.instant(), |moment| moment.at);
     let state = derive(&log, &subject, now)?;
-    let basis = SubjectBasis::Draft { record: record.map(Box::new), evidence: evidence_of(&newest) };
+    let max_age = MaxAge::from_minutes(scope.rules.thresholds().max_staleness_minutes);
+    let evidence = evidence_of(&newest, |at| max_age.is_fresh(at, now));
+    let basis = SubjectBasis::Draft { record: record.map(Box::new), evidence };
     Ok(SubjectCase { entry, subject, basis, history, log, state })
 }
 
@@ -96,10 +102,12 @@ pub(super) fn objective_of(record: &Record) -> Option<Name> {
     Name::parse(record.request.objective_type.as_str()).ok()
 }
 
-fn evidence_of(newest: &Newest) -> Vec<Evidence> {
+fn evidence_of(newest: &Newest, is_fresh: impl Fn(Instant) -> bool) -> Vec<Evidence> {
     let reached =
         SnapshotType::ALL.into_iter().filter_map(|kind| Some((kind, (*newest.reach.newest.get(kind))?)));
-    reached.map(|(kind, place)| Evidence { kind, seq: place.seq, at: place.at }).collect()
+    let used =
+        reached.map(|(kind, EntryPosition { seq, at })| Evidence { kind, seq, at, is_fresh: is_fresh(at) });
+    used.collect()
 }
 
 /// The record of the attempt that made a draft.

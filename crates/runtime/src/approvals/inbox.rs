@@ -10,6 +10,7 @@ use crealeph_decision::approval::{ApprovalEntries, ApprovalSubject, People, Subj
 use crealeph_decision::snapshot::NewestEntries;
 use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, Seq, StoredEntry};
 
+use super::approver::Approver;
 use super::case::SubjectReader;
 use super::change::{WORK, change_of, change_subject};
 use super::draft::{record_of_draft, subject_of};
@@ -20,6 +21,9 @@ use crate::builder::Scopes;
 use crate::entries::{NewestPage, merged_newest};
 use crate::review::waiting;
 use crate::work::receipt::RUN_RECEIPT;
+
+/// How many pages of what waits are read for a page of what waits for one person.
+const MAX_SCANNED_PAGES: usize = 10;
 
 /// Something that waits.
 #[derive(Clone, Debug)]
@@ -53,6 +57,46 @@ pub fn inbox(
         None => Ok(merged_newest(drafts, reader.changes(cursor, limit)?, limit, |item| item.entry.seq)),
         Some(_) => Ok(drafts),
     }
+}
+
+/// A page of what waits for one person, and how much was looked at for it.
+#[derive(Clone, Debug)]
+pub struct InboxScan {
+    /// What waits for them, newest first.
+    pub items: Vec<InboxItem>,
+    /// Where the list continues.
+    pub next: Option<Cursor>,
+    /// How much of what waits was looked at.
+    pub looked_at: u64,
+}
+
+/// A page of what waits for one person, newest first. It may have fewer than asked for, and still continue.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn awaited_inbox(
+    of: SubjectReader<'_>,
+    robot: Option<&RobotId>,
+    approver: &Approver,
+    (cursor, limit): (Option<Cursor>, usize),
+) -> Result<InboxScan, ApprovalError> {
+    let mut scan = InboxScan { items: Vec::new(), next: cursor, looked_at: 0 };
+    for _ in 0..MAX_SCANNED_PAGES {
+        let (items, next) = inbox(of, robot, scan.next, limit)?;
+        for item in items {
+            if scan.items.len() >= limit {
+                return Ok(scan);
+            }
+            scan.looked_at += 1;
+            scan.next = Some(Cursor::after(item.entry.seq));
+            scan.items.extend(approver.is_awaited(&item).then_some(item));
+        }
+        scan.next = next;
+        if next.is_none() {
+            break;
+        }
+    }
+    Ok(scan)
 }
 
 /// A page of the held changes that wait, newest first, and where it continues.

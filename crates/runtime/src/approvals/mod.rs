@@ -2,6 +2,7 @@
 //! keys. Every entry written here is first judged as an outsider would judge it, and appended only if the log has not grown
 //! since, so an honest log holds nothing that `crealeph ledger verify` refuses.
 
+mod approver;
 mod case;
 mod change;
 mod draft;
@@ -20,7 +21,8 @@ mod verdict;
 
 pub use crealeph_verify::EnrolledPerson;
 
-pub use case::{Moment, SubjectBasis, SubjectCase, SubjectReader};
+pub use approver::Approver;
+pub use case::{Moment, SubjectBasis, SubjectCase, SubjectReader, next_step};
 pub use change::change_of;
 pub(crate) use change::{
     ChangeLanding, append_outcome, decided_changes, held_change, held_change_draft, read_change,
@@ -31,7 +33,7 @@ pub use history::{
     ApprovalHistory, StatementSigner, UnsignedError, append_unsigned, is_unsigned_refused, record,
     record_once, rules_in_force,
 };
-pub use inbox::{InboxItem, RejectedSubjects, inbox, waiting_changes};
+pub use inbox::{InboxItem, InboxScan, RejectedSubjects, awaited_inbox, inbox, waiting_changes};
 pub use inbox_report::{ChangeOutline, InboxPage, InboxRow, LapsedVerdict, VerdictOutline, rule_in_words};
 pub use likeness::SubjectLikeness;
 pub use passkeys::{

@@ -108,7 +108,15 @@ const PAGES: &[Route] = &[
     page(
         "/inbox",
         READ,
-        &[query("robot", ParameterKind::Identifier, "only of this robot"), CURSOR],
+        &[
+            query("robot", ParameterKind::Identifier, "only drafts of this robot"),
+            query(
+                "for",
+                ParameterKind::Words(&view::INBOX_SCOPES),
+                "only what counts an approval of the viewer",
+            ),
+            CURSOR,
+        ],
         pages::inbox,
     ),
     page(
@@ -201,7 +209,17 @@ const PAGES: &[Route] = &[
         &[query("by", ParameterKind::Words(&["agent", "model", "day", "robot"]), "what to group by")],
         pages::usage,
     ),
-    page("/access", Access::Key(Permission::SeePeople, RobotScope::Refused), &[], pages::access),
+    page(
+        "/access",
+        Access::Key(Permission::SeePeople, RobotScope::Refused),
+        &[
+            query("people", ParameterKind::Identifier, "people after this one"),
+            query("keys", ParameterKind::Cursor, "where the list of keys continues"),
+            query("sessions", ParameterKind::Cursor, "where the list of sessions continues"),
+            query("webhooks", ParameterKind::Cursor, "where the list of webhooks continues"),
+        ],
+        pages::access,
+    ),
     form_about("/sessions/{id}/end", MANAGE_KEYS, &[SESSION], sign_in::end),
     form_about("/webhooks/{id}/enable", MANAGE_WEBHOOKS, &[WEBHOOK], pages::enable_webhook),
     form_about("/webhooks/{id}/delete", MANAGE_WEBHOOKS, &[WEBHOOK], pages::delete_webhook),
@@ -266,12 +284,30 @@ pub(crate) fn to_sign_in(shown: &str) -> Result<Reply, Problem> {
 /// A problem as a page, with navigation for someone who is signed in.
 pub(crate) fn problem_page(problem: &Problem, viewer: Option<&view::Viewer>, request_id: &str) -> Reply {
     let (detail, hint) = problem.words();
-    let status = problem.status();
+    let (status, violations) = (problem.status(), problem.violations());
+    let hint = Some(hint.unwrap_or_else(|| usual_hint(problem.kind())));
     let title = status.canonical_reason().unwrap_or("Problem");
-    let page = view::ProblemPage { title, detail, hint, code: problem.kind().code(), request_id };
+    let page = view::ProblemPage { title, detail, hint, violations, code: problem.kind().code(), request_id };
     let mut reply = html(view::problem(viewer, &page));
     reply.status = status;
     reply
+}
+
+/// What someone does about a problem on a page that says nothing else about it.
+fn usual_hint(kind: ProblemKind) -> &'static str {
+    match (kind, kind.status().as_u16()) {
+        (ProblemKind::BadParameter, _) => "correct it in the address, or open the page from the navigation",
+        (ProblemKind::OriginRefused, _) => "open the page on this server again, and send its form from there",
+        (_, 400) => "reload the page that sent it, and try again",
+        (_, 403) => "reload the page and try again, or sign in as someone who may do this",
+        (_, 404) => {
+            "check the address, or find it in its list; what is of another tenant, or not for this session, is shown as absent too"
+        }
+        (_, 409 | 422) => "reload the page to see its current state, and try again",
+        (_, 429 | 503) => "wait a moment, and reload the page",
+        (_, 500..) => "the server's log has the cause under this request's id",
+        _ => "open the page from the navigation",
+    }
 }
 
 /// What is encoded in a path or query, as the pages do it.

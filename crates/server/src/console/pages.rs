@@ -2,12 +2,12 @@
 
 use crealeph_console::{self as view, PageFrame, Section};
 use crealeph_contracts::approval::TENANT_ROBOT;
-use crealeph_contracts::scalar::{ExecutionId, RobotId};
+use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::policy::{RulesError, ThresholdsSource};
-use crealeph_ledger::{Direction, Filter, Order};
+use crealeph_ledger::{Cursor, Direction, Filter, Order};
 use crealeph_runtime::access::{list_keys, list_sessions};
-use crealeph_runtime::approvals::ApprovalHistory;
+use crealeph_runtime::approvals::{ApprovalHistory, InboxScan};
 use crealeph_runtime::entries::{PageQuery, bounded_page};
 use crealeph_runtime::report::execution_story;
 use crealeph_runtime::webhook::list_webhooks;
@@ -17,7 +17,8 @@ use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::routes::{
-    approvals, entries as ledger, executions as builder, robots as robot_routes, usage as used, webhooks,
+    approvals, entries as ledger, executions as builder, people, robots as robot_routes, usage as used,
+    webhooks,
 };
 
 /// How many rows a list has.
@@ -27,9 +28,9 @@ const TIMELINE_ROWS: usize = 16;
 const TIMELINE_BYTES: usize = 1 << 20;
 /// How far a lineage is followed.
 const LINEAGE_DEPTH: usize = 2;
-/// How many keys or sessions, and how many webhooks, are listed.
-const MAX_KEYS: usize = 200;
-const MAX_WEBHOOKS: usize = 200;
+/// How many keys, sessions or webhooks, and how many people, a page lists.
+const MAX_GRANTS: usize = 100;
+const MAX_PEOPLE: usize = 100;
 
 /// The first page that a role has something on.
 pub(super) fn start(call: &Call) -> Result<Reply, Problem> {
@@ -50,17 +51,41 @@ pub(super) fn start(call: &Call) -> Result<Reply, Problem> {
 
 pub(super) fn inbox(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
-    let (items, next) = approvals::page(call, ROWS)?;
-    let page = view::InboxView { items: &items, next: next.map(|next| next.to_string()) };
+    let approver = approvals::approver(call)?;
+    let scope = call.text("for");
+    let own = approver.as_ref().filter(|_| scope != Some("all"));
+    let (items, next, looked_at) = match own {
+        Some(approver) => {
+            let InboxScan { items, next, looked_at } = approvals::awaited(call, approver, ROWS)?;
+            (items, next, looked_at)
+        }
+        None => {
+            let (items, next) = approvals::page(call, ROWS)?;
+            let looked_at = items.len() as u64;
+            (items, next, looked_at)
+        }
+    };
+    let page = view::InboxView {
+        items: &items,
+        next: next.map(|next| next.to_string()),
+        looked_at,
+        robot: call.text("robot"),
+        approver: approver.as_ref(),
+        is_own: own.is_some(),
+        asked_for: scope,
+    };
     let frame = PageFrame { viewer: &viewer, section: Section::Inbox, title: "Inbox", live: Some("") };
     Ok(html(frame.of(view::inbox(&viewer, &page))))
 }
 
 pub(super) fn subject(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
+    let approver = approvals::approver(call)?;
     let case = approvals::seen(call, &approvals::named(call)?)?;
+    let evidence_ids = approvals::evidence_ids(call, &case)?;
+    let page = view::SubjectView { case, evidence_ids };
     let frame = PageFrame { viewer: &viewer, section: Section::Inbox, title: "Approval", live: Some("") };
-    Ok(html(frame.of(view::subject(&viewer, &case))))
+    Ok(html(frame.of(view::subject(&viewer, approver.as_ref(), &page))))
 }
 
 pub(super) fn robots(call: &Call) -> Result<Reply, Problem> {
@@ -195,35 +220,37 @@ pub(super) fn access(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
     let who = call.who()?;
     let tenant = &who.tenant_id;
-    let sessions = match viewer.sees_grants {
-        true => Some(list_sessions(call.ledger(), tenant, None, MAX_KEYS)?),
-        false => None,
-    };
-    let keys = match viewer.sees_grants {
-        true => Some(list_keys(call.ledger(), tenant, None, MAX_KEYS)?),
-        false => None,
-    };
-    let hooks = match viewer.sees_grants {
-        true => Some(list_webhooks(call.ledger(), tenant, None, MAX_WEBHOOKS)?),
-        false => None,
-    };
-    let history = ApprovalHistory::load(call.ledger(), tenant)?;
-    let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
+    let (ledger, sees_grants) = (call.ledger(), viewer.sees_grants);
+    let cursor = |name| call.cursor_of(name);
+    let sessions = sees_grants
+        .then(|| Ok::<_, Problem>(list_sessions(ledger, tenant, cursor("sessions")?, MAX_GRANTS)?))
+        .transpose()?;
+    let keys = sees_grants
+        .then(|| Ok::<_, Problem>(list_keys(ledger, tenant, cursor("keys")?, MAX_GRANTS)?))
+        .transpose()?;
+    let hooks = sees_grants
+        .then(|| Ok::<_, Problem>(list_webhooks(ledger, tenant, cursor("webhooks")?, MAX_GRANTS)?))
+        .transpose()?;
+    let after = call.identifier("people", Name::parse)?;
+    let history = ApprovalHistory::load(ledger, tenant)?;
+    let (people, next_people) = people::page(history.as_ref(), after.as_ref(), MAX_PEOPLE);
     let page = view::AccessPage {
-        keys: keys.as_ref().map(|(keys, _)| keys.as_slice()),
-        has_more_keys: keys.as_ref().is_some_and(|(_, next)| next.is_some()),
-        sessions: sessions.as_ref().map(|(sessions, _)| sessions.as_slice()),
-        has_more_sessions: sessions.as_ref().is_some_and(|(_, next)| next.is_some()),
+        keys: keys.as_ref().map(listed),
+        sessions: sessions.as_ref().map(listed),
         own_session: who.key_id.as_str(),
         ends_sessions: who.may(Permission::ManageKeys),
-        webhooks: hooks.as_ref().map(|(hooks, _)| hooks.as_slice()),
-        has_more_webhooks: hooks.as_ref().is_some_and(|(_, next)| next.is_some()),
-        people: &people,
+        webhooks: hooks.as_ref().map(listed),
+        people: view::AccessList { rows: &people, next: next_people },
         root: history.as_ref().and_then(|history| history.judge.root()),
         rules: history.as_ref().map_or(&[][..], |history| history.judge.rules()),
     };
     let frame = PageFrame { viewer: &viewer, section: Section::Access, title: "Access", live: None };
     Ok(html(frame.of(view::access(&viewer, &page))))
+}
+
+/// A page of a list, as it is shown.
+fn listed<T>((rows, next): &(Vec<T>, Option<Cursor>)) -> view::AccessList<'_, T> {
+    view::AccessList { rows, next: next.as_ref().map(ToString::to_string) }
 }
 
 pub(super) fn enable_webhook(call: &Call) -> Result<Reply, Problem> {

@@ -23,7 +23,8 @@ pub(super) fn enrol(_: &Call) -> Result<Reply, Problem> {
 }
 
 fn refused(detail: &'static str) -> Problem {
-    Problem::new(ProblemKind::Forbidden, detail)
+    let hint = "reload the page, and use the passkey again";
+    Problem::new(ProblemKind::Forbidden, detail).with_hint(hint)
 }
 
 /// What a passkey proves that signs in to a tenant: the one that is named, or the only one. One that does not exist is answered alike.
@@ -33,9 +34,17 @@ pub(super) fn sign_in_asked(call: &Call) -> Result<Reply, Problem> {
         "" => only(),
         named => TenantId::parse(named).ok(),
     };
-    let tenant = tenant.ok_or_else(|| refused("a tenant name is required, and this is not one"))?;
+    let unnamed = || {
+        let hint = "use the name that `crealeph key list` shows, or that an admin has given you";
+        refused("a tenant name is required, and this is not one").with_hint(hint)
+    };
+    let tenant = tenant.ok_or_else(unnamed)?;
     let origin = call.origin.as_deref().and_then(|origin| PasskeyOrigin::parse(origin).ok());
-    let origin = origin.ok_or_else(|| refused("passkeys need HTTPS, or the address `localhost`"))?;
+    let unusable = || {
+        let hint = "open the console by HTTPS, or on its own machine at `http://localhost`";
+        refused("passkeys need HTTPS, or the address `localhost`").with_hint(hint)
+    };
+    let origin = origin.ok_or_else(unusable)?;
     Ok(Reply::json(sign_in_question(call.ledger(), &tenant, origin)?))
 }
 

@@ -1,6 +1,6 @@
 //! Deciding about several similar subjects: each is read as on its own page, and they are refused if they are not similar or too many.
 
-use crealeph_console::{self as view, MAX_SEVERAL, PageFrame, Section, SeveralPage};
+use crealeph_console::{self as view, MAX_SEVERAL, PageFrame, Section, SeveralPage, SubjectView};
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_runtime::approvals::SubjectLikeness;
 
@@ -12,12 +12,18 @@ use crate::routes::approvals;
 
 pub(super) fn several(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
-    let mut cases = Vec::new();
+    let approver = approvals::approver(call)?;
+    let (mut cases, mut decided) = (Vec::new(), Vec::new());
     for id in ids(call)? {
-        cases.push(approvals::seen(call, &id)?);
+        let case = approvals::seen(call, &id)?;
+        if !case.state.outcome.is_open() {
+            decided.push(case);
+            continue;
+        }
+        let evidence_ids = approvals::evidence_ids(call, &case)?;
+        cases.push(SubjectView { case, evidence_ids });
     }
-    let (cases, decided): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| case.state.outcome.is_open());
-    let mut likenesses = cases.iter().map(|case| SubjectLikeness::of(&case.subject, &case.state));
+    let mut likenesses = cases.iter().map(|view| SubjectLikeness::of(&view.case.subject, &view.case.state));
     let likeness = likenesses.next();
     if let (Some(first), Some(other)) = (&likeness, likenesses.find(|other| Some(other) != likeness.as_ref()))
     {
@@ -25,7 +31,8 @@ pub(super) fn several(call: &Call) -> Result<Reply, Problem> {
             format!("names subjects of different kinds: {first}, and {other}; decide about them separately");
         return Err(Problem::parameter("ids", &why));
     }
-    let page = SeveralPage { cases: &cases, likeness: likeness.as_ref(), decided: &decided };
+    let (likeness, approver) = (likeness.as_ref(), approver.as_ref());
+    let page = SeveralPage { cases: &cases, likeness, approver, decided: &decided };
     // Not renewed by itself: it would be, by each verdict that it records.
     let frame =
         PageFrame { viewer: &viewer, section: Section::Inbox, title: "Decide about several", live: None };

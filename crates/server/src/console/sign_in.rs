@@ -21,9 +21,11 @@ pub(super) fn show(call: &Call) -> Result<Reply, Problem> {
         (Some(_), None) => Some(SignInError::Unknown.to_string()),
         _ => None,
     };
+    let request_id = error.is_some().then(|| call.request_id.clone());
     let offers = offers.map(|(tenant, role)| (role.as_str(), tenant.as_str().to_owned()));
     let next = call.text("next").and_then(own_path).map(str::to_owned);
-    Ok(html(view::sign_in(&SignInPage { code, offers, next, error, asks_tenant: asks_tenant(call) })))
+    let asks_tenant = asks_tenant(call);
+    Ok(html(view::sign_in(&SignInPage { code, offers, next, error, request_id, asks_tenant })))
 }
 
 /// Opens a session.
@@ -40,7 +42,9 @@ pub(super) fn enter(call: &Call) -> Result<Reply, Problem> {
 /// The page again, with why no one was signed in.
 pub(super) fn refused(call: &Call, why: String, next: Option<&str>) -> Reply {
     let (error, next) = (Some(why), next.map(str::to_owned));
-    let page = SignInPage { error, next, asks_tenant: asks_tenant(call), ..SignInPage::default() };
+    let request_id = Some(call.request_id.clone());
+    let page =
+        SignInPage { error, request_id, next, asks_tenant: asks_tenant(call), ..SignInPage::default() };
     let mut reply = html(view::sign_in(&page));
     reply.status = StatusCode::FORBIDDEN;
     reply
@@ -51,14 +55,23 @@ fn asks_tenant(call: &Call) -> bool {
     call.app.only_tenant.get(call.ledger()).is_none()
 }
 
-/// Goes on with a session that was opened. It takes the place of the one that the browser has, which ends.
+/// Continues with a session that was opened. It replaces the one that the browser has, which ends. If that one cannot be ended, the new one
+/// counts all the same: what opened it is used up.
 pub(super) fn entered(call: &Call, session: &OpenedSession, next: Option<&str>) -> Result<Reply, Problem> {
     if let Some(token) = &call.session_token
-        && let Some(before) = call.app.sessions.authenticate(call.ledger(), token)?
+        && let Err(problem) = end_previous(call, token)
     {
-        end_session(call.ledger(), &before.tenant_id, &before.key_id)?;
+        let detail = problem.words().0;
+        tracing::warn!(request = %call.request_id, "the session that the browser had was not ended: {detail}");
     }
     Ok(with_cookie(call, redirect(next.unwrap_or("/"))?, &session.token, session.seconds))
+}
+
+fn end_previous(call: &Call, token: &str) -> Result<(), Problem> {
+    if let Some(before) = call.app.sessions.authenticate(call.ledger(), token)? {
+        end_session(call.ledger(), &before.tenant_id, &before.key_id)?;
+    }
+    Ok(())
 }
 
 /// Ends the session.

@@ -1,6 +1,8 @@
 //! Approvals: the inbox, the statement of a verdict, signed verdicts, and why a subject has its state. The
 //! signature proves the person; the key only authorises the request. The server cannot sign.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
 use crealeph_contracts::approval::{
     ApprovalDocument, MAX_REASON_BYTES, SignedPayload, VerdictRequest, VerdictStatement,
@@ -8,10 +10,10 @@ use crealeph_contracts::approval::{
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_decision::access::Permission;
-use crealeph_decision::approval::SubjectOutcome;
 use crealeph_runtime::approvals::{
-    ApprovalError, InboxItem, InboxPage, InboxRow, RecordedVerdict, SubjectCase, SubjectReader,
-    VerdictReport, inbox, unsigned_json, verdict_statement,
+    ApprovalError, ApprovalHistory, Approver, InboxItem, InboxPage, InboxRow, InboxScan, RecordedVerdict,
+    SubjectCase, SubjectReader, VerdictReport, awaited_inbox, inbox, next_step, unsigned_json,
+    verdict_statement,
 };
 use crealeph_runtime::entries::NewestPage;
 use serde_json::{Value, json};
@@ -143,6 +145,31 @@ pub(crate) fn page(call: &Call, limit: usize) -> Result<NewestPage<InboxItem>, P
     }
 }
 
+/// The person who signed in with a passkey, if their session may decide.
+pub(crate) fn approver(call: &Call) -> Result<Option<Approver>, Problem> {
+    let who = call.who()?;
+    let person = who.session.as_ref().and_then(|session| session.person.as_ref());
+    let Some(person) = person.filter(|_| who.may(Permission::Decide)) else { return Ok(None) };
+    let history = ApprovalHistory::load(call.ledger(), &who.tenant_id)?;
+    Ok(history.map(|history| Approver::of(&history, person)))
+}
+
+/// A page of what waits for one person.
+pub(crate) fn awaited(call: &Call, approver: &Approver, limit: usize) -> Result<InboxScan, Problem> {
+    let who = call.who()?;
+    let asked = call.identifier("robot", RobotId::parse)?;
+    if asked.as_ref().is_some_and(|robot| !who.covers(robot)) {
+        return Ok(InboxScan { items: Vec::new(), next: None, looked_at: 0 });
+    }
+    let robot = asked.as_ref().or(who.robot_id.as_ref());
+    Ok(awaited_inbox(reader(call)?, robot, approver, (call.cursor()?, limit))?)
+}
+
+/// The entries that a draft is based on, by their place in the log; of a session that is restricted to a robot as well, as they are its own.
+pub(crate) fn evidence_ids(call: &Call, case: &SubjectCase) -> Result<BTreeMap<u64, LedgerId>, Problem> {
+    Ok(reader(call)?.evidence_ids(case)?)
+}
+
 fn show(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(seen(call, &named(call)?)?.decision_json()?))
 }
@@ -208,23 +235,9 @@ pub(crate) fn recorded(call: &Call, signed: SignedPayload) -> Result<Reply, Prob
     let mut report = json!(report);
     if let Value::Object(members) = &mut report {
         members.insert("repeat".to_owned(), json!(verdict.is_repeat));
-        members.insert("next".to_owned(), json!(next_step(&case)));
+        members.insert("next".to_owned(), json!(next_step(&case.state.outcome, case.basis.change())));
     }
     Ok(Reply::json_of(&report))
-}
-
-/// What is left to be done about a subject, and where; `None` if nothing is.
-fn next_step(case: &SubjectCase) -> Option<String> {
-    match (&case.state.outcome, case.basis.change()) {
-        (SubjectOutcome::Waiting { missing }, _) => Some(format!("approvals missing: {missing}")),
-        (SubjectOutcome::Landed { .. }, _) | (SubjectOutcome::Rejected { .. }, None) => None,
-        // A change lands under the lock of its workspace, which this server does not have.
-        (_, Some(change)) => Some(format!(
-            "the next `crealeph work run` or `crealeph work recover` in the workspace {} carries it out",
-            change.workspace
-        )),
-        (_, None) => Some("send the verdict again to land it".to_owned()),
-    }
 }
 
 /// Reads a document of the body, or says everything that is wrong with it.

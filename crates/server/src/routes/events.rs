@@ -60,9 +60,7 @@ struct EventStream {
     head: watch::Receiver<FollowerHead>,
     stopping: watch::Receiver<bool>,
     pace: Pace,
-    check_key_at: Instant,
-    /// The entry up to which nothing has ended the key.
-    key_counts_at: Seq,
+    key: KeyWatch,
     has_ended: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -106,8 +104,7 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
         head: follower.head(),
         stopping: call.app.stopping.clone(),
         pace: Pace::new(ServerBounds::time(call.bounds().write_timeout_ms)),
-        check_key_at: Instant::now() + KEY_CHECK,
-        key_counts_at: Seq::ZERO,
+        key: KeyWatch::new(Instant::now()),
         app: Arc::clone(&call.app),
         who,
         filter,
@@ -187,12 +184,14 @@ impl EventStream {
             if *self.stopping.borrow() {
                 return self.end(StreamEnd::Stopping);
             }
-            if !self.key_counts().await {
-                return self.end(StreamEnd::KeyEnded);
-            }
-            let wake_at = match self.advance().await {
+            let advance = match self.key_counts().await {
+                KeyAnswer::Counts => self.advance().await,
+                KeyAnswer::Ended => Advance::End(StreamEnd::KeyEnded),
+                KeyAnswer::Unknown => Advance::Unread,
+            };
+            let wake_at = match advance {
                 Advance::More => continue,
-                Advance::Everything => ping_at.min(self.check_key_at),
+                Advance::Everything => ping_at.min(self.key.check_at),
                 Advance::Unread => Instant::now() + RETRY,
                 Advance::End(why) => return self.end(why),
             };
@@ -230,15 +229,13 @@ impl EventStream {
             }
             if self.who.is_revoked_by(&frame.entry) {
                 // What was taken before it is sent first, and then the key is found not to count.
-                self.check_key_at = Instant::now();
+                self.key.check_at = Instant::now();
                 self.follower.key_checked(&self.who.key_id, false, Instant::now());
                 return Some(Advance::More);
             }
-            if frame.entry.seq > self.key_counts_at && self.who.may_be_ended_by(&frame.entry) {
+            if frame.entry.seq > self.key.counts_at && self.who.may_be_ended_by(&frame.entry) {
                 // The ledger says whether it does, once what was taken before it is sent.
-                self.key_counts_at = frame.entry.seq;
-                self.check_key_at = Instant::now();
-                self.follower.forget_key(&self.who.key_id);
+                self.key.doubted_by = Some(frame.entry.seq);
                 return Some(Advance::More);
             }
             self.last = frame.entry.seq;
@@ -275,25 +272,27 @@ impl EventStream {
         Ok(Advance::More)
     }
 
-    /// Whether the key still counts: asked now and then, once for all streams of the key.
-    async fn key_counts(&mut self) -> bool {
+    /// Whether the key still counts: asked now and then, once for all streams of the key; and by each stream itself after an entry that
+    /// may have ended it, because an earlier answer, which another stream may still be waiting for, does not know of that entry.
+    async fn key_counts(&mut self) -> KeyAnswer {
         let now = Instant::now();
-        if now < self.check_key_at {
-            return true;
-        }
-        self.check_key_at = now + KEY_CHECK;
-        if let KeyCheck::Known(counts) = self.follower.check_key(&self.who.key_id, now) {
-            return counts;
+        match self.key.is_asked_about(now) {
+            false => return KeyAnswer::Counts,
+            true if self.key.doubted_by.is_some() => {}
+            true => {
+                self.key.check_at = now + KEY_CHECK;
+                if let KeyCheck::Known(counts) = self.follower.check_key(&self.who.key_id, now) {
+                    return if counts { KeyAnswer::Counts } else { KeyAnswer::Ended };
+                }
+            }
         }
         let (ledger, who) = (self.app.ledger.clone(), self.who.clone());
-        match self.app.blocking(move || Ok(is_active(&ledger, &who)?)).await {
-            Ok(counts) => {
-                self.follower.key_checked(&self.who.key_id, counts, Instant::now());
-                counts
-            }
-            // While the ledger cannot be read nothing new is sent either.
-            Err(_) => true,
+        let counts = self.app.blocking(move || Ok(is_active(&ledger, &who)?)).await.ok();
+        let now = Instant::now();
+        if let Some(counts) = counts {
+            self.follower.key_checked(&self.who.key_id, counts, now);
         }
+        self.key.answered(counts, now)
     }
 
     async fn wait(&mut self, until: Instant) -> Woken {
@@ -310,6 +309,51 @@ impl EventStream {
         self.has_ended = true;
         let (code, reason) = why.words();
         Bytes::from(format!("event: end\ndata: {}\n\n", json!({ "code": code, "reason": reason })))
+    }
+}
+
+/// What a stream knows of its key.
+struct KeyWatch {
+    /// When it is asked next whether the key still counts.
+    check_at: Instant,
+    /// The entry up to which nothing has ended the key.
+    counts_at: Seq,
+    /// A later entry that may have ended it, until the ledger has said that it has not. Nothing after it is sent before.
+    doubted_by: Option<Seq>,
+}
+
+/// Whether a key counts, as far as its stream knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyAnswer {
+    Counts,
+    Ended,
+    /// It may have ended, and the ledger cannot be read now.
+    Unknown,
+}
+
+impl KeyWatch {
+    fn new(now: Instant) -> KeyWatch {
+        KeyWatch { check_at: now + KEY_CHECK, counts_at: Seq::ZERO, doubted_by: None }
+    }
+
+    fn is_asked_about(&self, now: Instant) -> bool {
+        self.doubted_by.is_some() || now >= self.check_at
+    }
+
+    /// What follows from the answer of the ledger; `None` if it could not be read.
+    fn answered(&mut self, counts: Option<bool>, now: Instant) -> KeyAnswer {
+        match (counts, self.doubted_by) {
+            (Some(false), _) => KeyAnswer::Ended,
+            (Some(true), doubted_by) => {
+                self.counts_at = doubted_by.unwrap_or(self.counts_at);
+                self.doubted_by = None;
+                self.check_at = now + KEY_CHECK;
+                KeyAnswer::Counts
+            }
+            (None, Some(_)) => KeyAnswer::Unknown,
+            // Nothing speaks against it; and while the ledger cannot be read, what the ring no longer has is not sent either.
+            (None, None) => KeyAnswer::Counts,
+        }
     }
 }
 
@@ -336,7 +380,28 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn after_an_entry_that_may_have_ended_the_key_nothing_is_sent_until_the_ledger_answers() {
+        let start = Instant::now();
+        let seq = |number| Seq::new(number).unwrap();
+        let mut key = KeyWatch::new(start);
+        assert!(!key.is_asked_about(start) && key.is_asked_about(start + KEY_CHECK));
+        assert_eq!(key.answered(None, start), KeyAnswer::Counts, "nothing speaks against it");
+        key.doubted_by = Some(seq(7));
+        for _ in 0..3 {
+            assert!(key.is_asked_about(start), "however recently it was asked");
+            assert_eq!(key.answered(None, start), KeyAnswer::Unknown);
+        }
+        assert_eq!((key.counts_at, key.doubted_by), (Seq::ZERO, Some(seq(7))));
+        assert_eq!(key.answered(Some(true), start), KeyAnswer::Counts);
+        assert_eq!((key.counts_at, key.doubted_by), (seq(7), None));
+        assert!(!key.is_asked_about(start));
+        key.doubted_by = Some(seq(9));
+        assert_eq!(key.answered(Some(false), start), KeyAnswer::Ended);
+    }
 
     #[test]
     fn a_client_is_too_slow_if_there_is_no_room_for_longer_than_the_bound() {

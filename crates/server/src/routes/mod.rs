@@ -10,7 +10,7 @@ mod ids;
 mod keys;
 mod log;
 mod operations;
-mod people;
+pub(crate) mod people;
 pub(crate) mod report;
 pub(crate) mod robots;
 mod runs;

@@ -9,7 +9,9 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::passkey::{InvitationStatement, PasskeyRequest, PasskeyStart};
 use crealeph_contracts::scalar::{KeyId, Name};
 use crealeph_decision::access::Permission;
-use crealeph_runtime::approvals::{ApprovalHistory, Invited, person_json, record_once, rule_json};
+use crealeph_runtime::approvals::{
+    ApprovalHistory, EnrolledPerson, Invited, person_json, record_once, rule_json,
+};
 use crealeph_runtime::entries::AppendedReport;
 use serde_json::{Value, json};
 
@@ -147,11 +149,7 @@ fn list(call: &Call) -> Result<Reply, Problem> {
     let (after, limit) = (call.identifier("after", Name::parse)?, call.limit(USUAL_PAGE)?);
     let history = ApprovalHistory::load(call.ledger(), tenant)?;
     let root = history.as_ref().and_then(|history| history.judge.root());
-    let mut people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
-    people.retain(|person| after.as_ref().is_none_or(|after| person.name.as_str() > after.as_str()));
-    let has_more = people.len() > limit;
-    people.truncate(limit);
-    let next = people.last().filter(|_| has_more).map(|person| person.name.clone());
+    let (people, next) = page(history.as_ref(), after.as_ref(), limit);
     let people: Vec<Value> = people.iter().map(|person| person_json(person, root)).collect();
     let origin = history.as_ref().map(|history| history.place.origin.as_str());
     let mut page =
@@ -160,6 +158,20 @@ fn list(call: &Call) -> Result<Reply, Problem> {
         members.insert("next".to_owned(), json!(next));
     }
     Ok(Reply::json_of(&page))
+}
+
+/// A page of the people, by name, and after whom the list continues.
+pub(crate) fn page(
+    history: Option<&ApprovalHistory>,
+    after: Option<&Name>,
+    limit: usize,
+) -> (Vec<EnrolledPerson>, Option<String>) {
+    let mut people = history.map_or_else(Vec::new, |history| history.judge.people());
+    people.retain(|person| after.is_none_or(|after| person.name.as_str() > after.as_str()));
+    let has_more = people.len() > limit;
+    people.truncate(limit);
+    let next = people.last().filter(|_| has_more).map(|person| person.name.clone());
+    (people, next)
 }
 
 fn rules(call: &Call) -> Result<Reply, Problem> {
