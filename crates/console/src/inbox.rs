@@ -7,7 +7,9 @@ use crealeph_runtime::approvals::{Approver, InboxItem, SubjectLikeness};
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
-use crate::parts::{badge, counted, empty, filter_field, line, next_page, path, query, short, time, words};
+use crate::parts::{
+    badge, counted, empty, filter_field, line, next_page, number, path, query, short, time, words,
+};
 use crate::several::MAX_SEVERAL;
 use crate::subject::{PasskeyChoice, change_badges, standing, uncounted_words};
 
@@ -43,7 +45,7 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
         @if page.items.is_empty() && next.is_none() { (nothing(page)) } @else {
             (marked_form())
             ul .cards { @for (item, mark) in page.items.iter().zip(marks(page)) { (card(viewer, page.approver, item, mark)) } }
-            @if page.is_own && next.is_some() { p .cut { "Of the newest " (page.looked_at) " here that wait." } }
+            @if page.is_own && next.is_some() { p .cut { "Found among " (number(page.looked_at)) " that wait. Older ones are on the next page." } }
             (next_page(next.map(|_| query("/inbox", &pairs))))
         }
     }

@@ -57,6 +57,8 @@ fn every_page_serves_only_its_roles() {
     // With the status of a reader; an admin reads no evidence, and sees who may do what.
     let pages = [
         ("/inbox", 200),
+        ("/inbox?for=me&robot=r", 200),
+        ("/inbox?for=everyone", 400),
         ("/inbox/nothing", 404),
         ("/inbox/several", 400),
         ("/inbox/several?ids=nothing", 404),
@@ -330,6 +332,26 @@ fn a_browser_gets_a_page_where_there_is_none_and_a_program_a_problem() {
 }
 
 #[test]
+fn a_refusal_says_what_to_do_and_everything_that_is_wrong() {
+    let server = Running::start();
+    let browser = Browser::sign_in(&server, &server.key("own", "operator")).unwrap();
+    let token = browser.form_token();
+    let unsigned = format!("form={token}&signed=%7B%22statement%22%3A1%2C%22%3Cb%3E%22%3A2%7D");
+    for (answer, status, said) in [
+        (browser.get("/inbox/nothing"), 404, "find it in its list"),
+        (browser.get("/inbox?for=everyone"), 400, "correct it in the address"),
+        (browser.post("/inbox/nothing", "form=x", true), 403, "open the page on this server again"),
+        (browser.post("/inbox/nothing", &unsigned, true), 400, "reload the page that sent it"),
+        (browser.post("/inbox/nothing", &unsigned, true), 400, "<li>/signature: "),
+        (browser.post("/inbox/nothing", &unsigned, true), 400, "&lt;b&gt;"),
+    ] {
+        let (id, text) = (answer.header("x-request-id").unwrap().to_owned(), answer.text());
+        assert_eq!(answer.status, status, "{text}");
+        assert!(text.contains(said) && text.contains(&id) && !text.contains("<b>"), "{said}: {text}");
+    }
+}
+
+#[test]
 fn signing_in_does_not_tell_which_tenants_there_are() {
     let server = Running::start();
     let key = server.key("own", "reader");
@@ -390,8 +412,15 @@ fn signing_in_does_not_tell_which_tenants_there_are() {
         wrong_key(&format!("crealeph_b3du.{key_id}")),
         wrong_key(&format!("crealeph_bm9ib2R5cw.{key_id}")),
     ];
+    // The same words, each with the id of its own request.
+    let words = |answer: &Answer| {
+        let id = answer.header("x-request-id").unwrap().to_owned();
+        let text = answer.text();
+        assert!(text.contains(&format!("Request <code>{id}</code>")), "{text}");
+        text.replace(&id, "ID")
+    };
     for answer in &answers {
-        assert_eq!((answer.status, answer.text()), (403, answers[0].text()));
+        assert_eq!((answer.status, words(answer)), (403, words(&answers[0])));
     }
     assert!(answers[0].text().contains("this link, key or passkey cannot sign in here"));
 }

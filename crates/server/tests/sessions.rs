@@ -95,6 +95,48 @@ fn signing_in_again_ends_the_session_that_the_browser_had() {
 }
 
 #[test]
+fn a_link_that_is_used_up_signs_in_although_the_previous_session_cannot_be_ended() {
+    let server = Running::start();
+    let first = signed_in(&server, &server.link("own", "reader"), None);
+    server.refuse_entries("session_end");
+    let second = signed_in(&server, &server.link("own", "operator"), Some(&first));
+    assert_eq!([&first, &second].map(|cookie| is_signed_in(&server, cookie)), [true, true]);
+}
+
+/// Every list of Access goes on behind a link, so that an admin ends the oldest session too.
+#[test]
+fn an_admin_reaches_and_ends_the_oldest_of_many_sessions() {
+    let server = Running::start();
+    let oldest = server.session_of("the-oldest");
+    for number in 0..100 {
+        server.session_of(&format!("person-{number}"));
+        server.key("own", "reader");
+    }
+    let admin = server.key("own", "admin");
+    let browser = signed_in(&server, &admin, None);
+    let id = oldest.split('.').nth(1).unwrap();
+    let form = format!("/sessions/{id}/end");
+    let page = server.page("/access", Some(&browser)).text();
+    assert!(!page.contains(&form) && !page.contains("lists all"), "{page}");
+    let link = |page: &str, words: &str| {
+        let before = page.split(&format!(">{words}</a>")).next().unwrap();
+        let target = before.rsplit("href=\"").next().unwrap().split('"').next().unwrap();
+        assert!(target.starts_with("/access?") && page.contains(words), "{target}: {page}");
+        target.split('#').next().unwrap().to_owned()
+    };
+    let more_keys = server.page(&link(&page, "Newer API keys"), Some(&browser)).text();
+    assert!(more_keys.contains(admin.split('.').nth(1).unwrap()), "{more_keys}");
+    let older = server.page(&link(&page, "Older sessions"), Some(&browser)).text();
+    assert!(older.contains(&form) && !older.contains("Older sessions"), "{older}");
+    let ended = server.form(&form, Some(&browser), &format!("form={}", form_token(&older)), true);
+    assert_eq!(ended.status, 303, "{ended:?}");
+    let name = browser.split_once('=').unwrap().0;
+    assert!(!is_signed_in(&server, &format!("{name}={oldest}")));
+    let refused = server.page("/access?sessions=x", Some(&browser));
+    assert_eq!(refused.status, 400, "{refused:?}");
+}
+
+#[test]
 fn sessions_are_seen_by_those_who_see_grants_and_ended_by_admins() {
     let server = Running::start();
     let stolen = signed_in(&server, &server.link("own", "operator"), None);

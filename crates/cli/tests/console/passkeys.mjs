@@ -7,6 +7,7 @@ const link = setting('CREALEPH_LINK');
 const [first, second] = [setting('CREALEPH_DRAFT'), setting('CREALEPH_OTHER_DRAFT')];
 const alike = setting('CREALEPH_ALIKE').split(' ');
 const unlike = setting('CREALEPH_UNLIKE');
+const [hostileDraft, hostileChange] = setting('CREALEPH_HOSTILE').split(' ');
 
 /** An authenticator that touches itself and knows its owner. */
 async function withAuthenticator(page) {
@@ -40,7 +41,9 @@ async function decideSeveral(visitor, page) {
   await page.waitForURL(/\/inbox\/several\?ids=.+#approve$/);
   const order = await page.locator('[data-several]').evaluateAll((all) => all.map((one) => one.dataset.several));
   assert.deepEqual([...order].sort(), [...alike].sort());
-  for (const part of await page.locator('[data-several]').allInnerTexts()) assert.match(part, /Digest\s+[0-9a-f]{64}/);
+  for (const part of await page.locator('[data-several]').allInnerTexts()) {
+    assert.match(part, /Requester\s+\S[^]*Digest\s+[0-9a-f]{64}[^]*Policy\s+\S[^]*Tokens\s+\S[^]*Evidence\s+signal, [^]* fresh/i);
+  }
   assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Approve all 3');
   await assertAccessible(page);
   await assertFits(page, 360);
@@ -70,6 +73,73 @@ async function decideSeveral(visitor, page) {
   await page.getByText('at most 20 at once').waitFor();
   await page.goto(`${url}/access`);
   assert.match(await page.locator('main').innerText(), /SSH key SHA256:.+[^]*Passkey of http:\/\/localhost:\d+ passkey:/);
+}
+
+/** What the row of a subject is, counted from the first. */
+const rowOf = (page, id) => page.locator('[data-row] h2 a').evaluateAll((all, id) => all.findIndex((one) => one.href.endsWith(id)), id);
+
+/** From the inbox to the recorded approval without the mouse: j to the row, a to the button, Enter. */
+async function approveByKeyboard(page, id) {
+  await page.goto(`${url}/inbox`);
+  const row = await rowOf(page, id);
+  assert.ok(row >= 0, `${id} is not in the inbox`);
+  for (let at = 0; at <= row; at += 1) await page.keyboard.press('j');
+  await page.keyboard.press('a');
+  await page.waitForURL(`${url}/inbox/${id}#approve`);
+  await page.waitForFunction(() => document.activeElement?.value === 'approve');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(`${url}/inbox/${id}`);
+}
+
+/** Someone is offered what counts, and told why the rest does not. */
+async function onlyWhatCounts(page) {
+  await approveByKeyboard(page, unlike);
+  await page.getByText('1 approval missing.').waitFor();
+  await page.getByText('Your approval would not count: you have approved it already.').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Approve' }).count(), 0);
+  assert.equal(await page.getByRole('button', { name: 'Reject' }).count(), 1);
+  await assertAccessible(page);
+  await page.goto(`${url}/inbox`);
+  await page.getByText('What your approval counts for.').waitFor();
+  assert.equal(await rowOf(page, unlike), -1, 'what is approved already does not wait for its approver');
+  assert.ok(await rowOf(page, second) >= 0);
+  await page.getByRole('link', { name: 'Show all that waits' }).click();
+  await page.waitForURL(`${url}/inbox?for=all`);
+  assert.ok(await rowOf(page, unlike) >= 0);
+  await page.getByText('Your approval would not count: you have approved it already.').waitFor();
+  await page.getByLabel('Robot').fill('nobody');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await page.waitForURL(/for=all&robot=nobody$/);
+  await page.getByText('No draft of this robot awaits approval.').waitFor();
+  await assertAccessible(page);
+  await assertFits(page, 360);
+  await page.setViewportSize({ width: 1280, height: 800 });
+}
+
+/** What an agent wrote is text where people decide, and stays small; and what was approved says what remains. */
+async function hostileContent(page) {
+  for (const path of [`/inbox/${hostileDraft}`, `/inbox/${hostileChange}`, `/inbox/several?ids=${hostileDraft}`, `/inbox/several?ids=${hostileChange}`, '/inbox']) {
+    const answer = await page.goto(url + path);
+    assert.equal(answer.status(), 200, path);
+    const body = (await answer.body()).toString();
+    assert.ok(body.length < 400_000, `${path} has ${body.length} bytes`);
+    for (const acting of ['<script>document', '<img src=x', '\u202e', '\u001b']) assert.ok(!body.includes(acting), `${path} has ${JSON.stringify(acting)}`);
+    assert.match(await page.title(), /CreAleph$/, path);
+    for (const fold of await page.locator('main details:not([open]) > summary').all()) await fold.click();
+    const text = await page.locator('main').innerText();
+    const markup = ['<img src=x onerror=alert(1)>', '</pre><script>document.title=1</script>'];
+    for (const said of path === '/inbox' ? ['\\u{202e}'] : ['\\u{202e}', ...markup]) assert.ok(text.includes(said), `${said} is not in ${path}: ${text.slice(0, 3000)}`);
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await page.setViewportSize({ width: 1280, height: 800 });
+  }
+  await page.goto(`${url}/inbox/${hostileChange}`);
+  const all = page.getByRole('link', { name: 'Show all of it' });
+  assert.deepEqual(await all.evaluateAll((links) => links.map((link) => link.getAttribute('href'))), [`/v1/inbox/${hostileChange}`]);
+  await approveByKeyboard(page, hostileChange);
+  await page.getByText('What remains: the next crealeph work run or crealeph work recover in the workspace').waitFor();
+  await page.getByRole('heading', { name: 'Reject it before it lands' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Approve' }).count(), 0);
 }
 
 await tell({
@@ -122,6 +192,8 @@ await tell({
     assert.equal(await page.evaluate(() => document.activeElement.value), 'approve');
     assert.match(await page.locator('h1').innerText(), /waiting/);
 
+    await onlyWhatCounts(page);
+    await hostileContent(page);
     await decideSeveral(visitor, page);
 
     // No one proved to be the owner: the browser refuses, and the page says so.

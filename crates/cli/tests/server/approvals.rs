@@ -280,6 +280,11 @@ fn a_held_change_is_approved_over_http_and_lands_where_its_workspace_is() {
     assert_eq!(server.get("/v1/inbox", &robots).json()["items"], json!([]), "a change is of no robot");
     let shown = server.get(&format!("/v1/inbox/{run}"), &writer).json();
     assert!(shown["entry"]["payload"]["diff"].as_str().unwrap().contains("+four"), "{shown}");
+    let cookie = server.form("/sign-in", None, &format!("token={writer}"), true);
+    let cookie = cookie.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let page = |target: &str| server.page(target, Some(&cookie)).text();
+    let own_page = format!("/inbox/{run}");
+    assert!(page("/inbox").contains("1 approval missing") && page(&own_page).contains("crealeph approve"));
     let signed = world.verdict(&writer, run, "ana");
     assert_eq!(server.post("/v1/verdicts", &robots, &signed).problem(404), "unknown_id");
     let recorded = server.post("/v1/verdicts", &writer, &signed).json();
@@ -287,12 +292,23 @@ fn a_held_change_is_approved_over_http_and_lands_where_its_workspace_is() {
     assert!(next.contains("crealeph work recover") && next.contains("crealeph-workspace/"), "{recorded}");
     assert_eq!((&recorded["missing"], &recorded["landed"]), (&json!(0), &Value::Null));
     assert_eq!(local.read("a.txt"), "one\n");
+    // The pages say where it is carried out, and offer nothing but to stop it.
+    for target in ["/inbox", own_page.as_str()] {
+        let page = page(target);
+        assert!(page.contains("enough people have approved it") && !page.contains("missing"), "{page}");
+        assert!(page.contains("What remains: the next <code>crealeph work run</code> or"), "{page}");
+        assert!(!page.contains("crealeph approve"), "{page}");
+    }
+    assert!(page(&own_page).contains("Reject it before it lands"));
 
     let recovered = work(&["recover"]);
     assert_eq!((recovered.code, local.read("a.txt").as_str()), (0, "one\nfour\n"), "{}", recovered.stderr);
     let again = server.post("/v1/verdicts", &writer, &signed).json();
     assert!(again["landed"].is_string() && again["next"].is_null(), "{again}");
     assert_eq!(server.get(&format!("/v1/approvals/{run}"), &writer).json()["state"], json!("landed"));
+    let landed = page(&own_page);
+    assert!(landed.contains("it has landed") && !landed.contains("What remains"), "{landed}");
+    assert!(!landed.contains("crealeph reject"), "{landed}");
     // The diff that people were shown is still there, without the workspace.
     let diff = server.get(&format!("/v1/work/runs/{run}/diff"), &writer);
     assert!(String::from_utf8_lossy(&diff.body).contains("+four"), "{diff:?}");

@@ -113,7 +113,7 @@ const PAGES: &[Route] = &[
             query(
                 "for",
                 ParameterKind::Words(&view::INBOX_SCOPES),
-                "only what counts an approval of the viewer",
+                "what the viewer's approval counts for, or all that waits",
             ),
             CURSOR,
         ],

@@ -165,7 +165,7 @@ pub(crate) fn awaited(call: &Call, approver: &Approver, limit: usize) -> Result<
     Ok(awaited_inbox(reader(call)?, robot, approver, (call.cursor()?, limit))?)
 }
 
-/// The entries that a draft is based on, by their place in the log; of a session that is restricted to a robot as well, as they are its own.
+/// The entries that a draft is based on, by their place in the log.
 pub(crate) fn evidence_ids(call: &Call, case: &SubjectCase) -> Result<BTreeMap<u64, LedgerId>, Problem> {
     Ok(reader(call)?.evidence_ids(case)?)
 }

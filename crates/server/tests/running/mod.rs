@@ -26,7 +26,7 @@ const RENDERER: ReportRenderer = ReportRenderer {
 
 /// A server over a new ledger, for as long as the test runs.
 pub struct Running {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     ledger: Ledger,
     client: Client,
 }
@@ -56,7 +56,16 @@ impl Running {
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), is_behind_proxy, parts).unwrap();
         let client = Client(server.address());
         std::thread::spawn(move || server.run());
-        Running { _folder: folder, ledger, client }
+        Running { folder, ledger, client }
+    }
+
+    /// Makes its ledger refuse every entry of a type from now on.
+    pub fn refuse_entries(&self, kind: &str) {
+        let file = rusqlite::Connection::open(self.folder.path().join("ledger.db")).unwrap();
+        let refuse = format!(
+            "CREATE TRIGGER refuse BEFORE INSERT ON entries WHEN NEW.kind = '{kind}' BEGIN SELECT RAISE(ABORT, 'no'); END"
+        );
+        file.execute_batch(&refuse).unwrap();
     }
 
     pub fn key(&self, tenant: &str, role: &str) -> String {
