@@ -6,12 +6,13 @@ use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, hunks};
 use crate::frame::Viewer;
-use crate::parts::{badge, counted, line, number, query, short, time, words};
+use crate::parts::{badge, counted, left_out_note, line, number, query, short, time, words};
 
 /// The page that compares two runs.
 pub fn comparison(viewer: &Viewer, found: &RunComparison) -> Markup {
     let RunComparison { a, b, files, files_left_out, unknown } = found;
     let (one, other) = (a.row.run.to_string(), b.row.run.to_string());
+    let whole = whole_diffs(&[("A", a), ("B", b)]);
     html! {
         h1 { "Two runs" }
         div .scroll tabindex="0" role="group" aria-label="Two runs side by side" {
@@ -26,14 +27,25 @@ pub fn comparison(viewer: &Viewer, found: &RunComparison) -> Markup {
             p { (summary(files)) }
             @for sentence in unknown { p .quiet { (words(sentence)) } }
             ul .files { @for file in files { li { code { (line(&file.path)) } " " (standing(file.standing)) @if let Some(reason) = &file.reason { ", " (reason) } } } }
-            @if *files_left_out > 0 { p .cut { (number(*files_left_out)) " more files." } }
+            @if *files_left_out > 0 { p .cut { (number(*files_left_out)) " more files are not shown. " (whole) } }
         }
         @if files.iter().any(|file| file.diff.is_some()) {
             section aria-labelledby="change" { h2 #change { "From A to B" }
-                @for file in files { @if let Some(diff) = &file.diff { (hunks(&file.path, &diff.text, DiffBounds::PART)) @if diff.left_out_bytes > 0 { p .cut { (number(diff.left_out_bytes)) " more bytes are not shown." } } } }
+                @for file in files { @if let Some(diff) = &file.diff { (hunks(&file.path, diff, DiffBounds::PART, &whole)) } }
             }
         }
         p { a href=(query("/runs/compare", &[("a", Some(&other)), ("b", Some(&one))])) { "Swap A and B" } " · " a href=(query("/v1/work/compare", &[("a", Some(&one)), ("b", Some(&other))])) { "As JSON" } }
+    }
+}
+
+/// Links to all that the runs changed, as far as it is here.
+fn whole_diffs(runs: &[(&str, &ComparedRun)]) -> Markup {
+    let here = || runs.iter().filter(|(_, run)| run.added.is_some());
+    html! {
+        @if here().next().is_some() { "All that each of them changed: " }
+        @for (at, (name, run)) in here().enumerate() {
+            @if at > 0 { " · " } a href={ "/v1/work/runs/" (run.row.run) "/diff" } { "diff of " (name) }
+        }
     }
 }
 
@@ -47,7 +59,7 @@ fn rows(viewer: &Viewer, a: &ComparedRun, b: &ComparedRun) -> Vec<(String, Marku
     row("Model", &|run| dash((!run.models.is_empty()).then(|| run.models.join(", "))));
     row(
         "Status",
-        &|run| html! { (badge(&run.row.status)) @if let Some(reason) = &run.reason { " " (words(&line(&reason_in_words(&reason.text)))) } },
+        &|run| html! { (badge(&run.row.status)) @if let Some(reason) = &run.reason { " " (words(&line(&reason_in_words(&reason.text)))) @if reason.left_out_bytes > 0 { " " (left_out_note(reason.left_out_bytes)) } } },
     );
     row("Started", &|run| time(&run.row.started_at, viewer.now));
     row(

@@ -1,9 +1,10 @@
 //! A diff in unified form, file by file: folded if it is long, cut if it is too long, with a link to all of it.
 
 use crealeph_contracts::text::Shown;
+use crealeph_runtime::report::TextPart;
 use maud::{Markup, html};
 
-use crate::parts::{counted, line, markup_bytes, number};
+use crate::parts::{counted, left_out_note, line, markup_bytes, number};
 
 /// How many lines are shown of one file before it is folded.
 const FOLDED_LINES: usize = 400;
@@ -59,10 +60,15 @@ pub(crate) fn diff(text: &str, bounds: DiffBounds, raw: Option<&str>) -> Markup 
     }
 }
 
-/// The hunks of one file, as a page shows them.
-pub(crate) fn hunks(path: &str, text: &str, bounds: DiffBounds) -> Markup {
-    let named = format!("diff --git a/{0} b/{0}\n{text}", path.replace(['\n', '\r'], " "));
-    diff(&named, bounds, None)
+/// The hunks of one file, as a page shows them, and after a cut what has the rest.
+pub(crate) fn hunks(path: &str, part: &TextPart, bounds: DiffBounds, rest: &Markup) -> Markup {
+    let named = format!("diff --git a/{0} b/{0}\n{1}", path.replace(['\n', '\r'], " "), part.text);
+    let (_, shown, all) = files(&named, bounds);
+    html! {
+        (diff(&named, bounds, None))
+        @if part.left_out_bytes > 0 { p .cut { (left_out_note(part.left_out_bytes)) } }
+        @if shown < all || part.left_out_bytes > 0 { p { (rest) } }
+    }
 }
 
 impl DiffFile<'_> {
@@ -152,5 +158,20 @@ mod tests {
                 assert!(page.len() < most && page.contains("more lines are not shown"), "{}", page.len());
             }
         }
+    }
+
+    #[test]
+    fn hunks_that_are_cut_lead_to_all_of_them() {
+        let rest = html! { a href="/whole" { "the rest" } };
+        let shown = |text: &str, left_out_bytes| {
+            let part = TextPart { text: text.to_owned(), left_out_bytes };
+            hunks("x", &part, DiffBounds::PART, &rest).into_string()
+        };
+        let long = format!("@@ @@\n{}", "+line\n".repeat(DiffBounds::PART.lines + 10));
+        let page = shown(&long, 0);
+        assert!(page.contains("12 more lines are not shown") && page.contains("href=\"/whole\""), "{page}");
+        let page = shown("@@ @@\n+a\n", 9);
+        assert!(page.contains("9 more bytes are not shown.") && page.contains("href=\"/whole\""), "{page}");
+        assert!(!shown("@@ @@\n+a\n", 0).contains("/whole"));
     }
 }

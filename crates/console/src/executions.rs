@@ -1,15 +1,14 @@
 //! Executions of the Builder: the list with its filters, and one with its decision as steps.
 
 use crealeph_contracts::instant::Instant;
-use crealeph_ledger::EntryPage;
-use crealeph_runtime::report::{ApprovalStory, ArtifactStory, AttemptStory, ExecutionStory};
+use crealeph_runtime::report::{ApprovalStory, ArtifactStory, AttemptStory, ExecutionPage, ExecutionStory};
 use crealeph_runtime::robot_report::{event_reason, execution_of};
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
 use crate::parts::{
-    badge, block, counted, empty, facts, filter_choice, filter_field, line, next_page, number, path, query,
-    short, time, words,
+    badge, counted, empty, facts, filter_choice, filter_field, line, next_page, number, part_block, path,
+    query, short, time, words,
 };
 
 const STATES: [&str; 5] = ["planned", "running", "succeeded", "failed", "cancelled"];
@@ -17,18 +16,20 @@ const STATES: [&str; 5] = ["planned", "running", "succeeded", "failed", "cancell
 /// A page of the list.
 #[derive(Clone, Debug)]
 pub struct ExecutionList<'e> {
-    /// Events of executions, newest first.
-    pub events: &'e EntryPage,
+    /// Executions by their newest events.
+    pub page: &'e ExecutionPage,
+    /// It is the first page.
+    pub is_first: bool,
     /// The robot that is filtered by.
     pub robot: Option<&'e str>,
     /// The state that is filtered by.
     pub state: Option<&'e str>,
 }
 
-/// The list.
+/// The list: a row for each execution, with the state that it is in now.
 pub fn executions(viewer: &Viewer, list: &ExecutionList<'_>) -> Markup {
-    let ExecutionList { events, robot, state } = list;
-    let next = events.next.as_ref().map(ToString::to_string);
+    let ExecutionList { page, robot, state, .. } = list;
+    let next = page.next.as_ref().map(ToString::to_string);
     html! {
         h1 { "Executions" }
         form .filter action="/executions" method="get" {
@@ -36,13 +37,11 @@ pub fn executions(viewer: &Viewer, list: &ExecutionList<'_>) -> Markup {
             (filter_choice("State", "state", &STATES, *state))
             button type="submit" { "Filter" }
         }
-        @if events.entries.is_empty() && next.is_none() {
-            (empty("No execution is recorded here. The Builder records one for each run:", Some("crealeph build request.json")))
-        } @else {
+        @if page.newest_events.is_empty() { (no_execution(list)) } @else {
             div .scroll tabindex="0" role="group" aria-label="Executions" {
                 table {
                     thead { tr { th { "Execution" } th { "Robot" } th { "State" } th { "Why" } th { "When" } } }
-                    tbody { @for event in &events.entries {
+                    tbody { @for event in &page.newest_events {
                         @let robot = event.content.robot_id.as_str();
                         tr data-row {
                             th scope="row" { @match execution_of(event) {
@@ -57,8 +56,21 @@ pub fn executions(viewer: &Viewer, list: &ExecutionList<'_>) -> Markup {
                     } }
                 }
             }
-            (next_page(next.map(|next| query("/executions", &[("robot", *robot), ("state", *state), ("cursor", Some(&next))]))))
         }
+        @if let Some(looked) = page.cut_at { p .cut { (counted(looked as u64, "event")) " looked at for this page; older executions may follow." } }
+        (next_page(next.map(|next| query("/executions", &[("robot", *robot), ("state", *state), ("cursor", Some(&next))]))))
+    }
+}
+
+fn no_execution(list: &ExecutionList<'_>) -> Markup {
+    match (list.page.next.is_some(), list.is_first, list.robot.or(list.state)) {
+        (true, ..) => empty("No execution among these.", None),
+        (false, false, _) => empty("There is no older execution.", None),
+        (false, true, Some(_)) => empty("No execution matches this filter.", None),
+        (false, true, None) => empty(
+            "No execution is recorded here. The Builder records one for each run:",
+            Some("crealeph build request.json"),
+        ),
     }
 }
 
@@ -83,7 +95,7 @@ pub fn execution(viewer: &Viewer, story: &ExecutionStory) -> Markup {
             section aria-labelledby="agent" { h2 #agent { "Agent" } (agent(last)) }
         } @else { p { "No attempt is decided yet." } }
         @if let Some(objective) = &story.objective {
-            section aria-labelledby="asked" { h2 #asked { "Request" } (block(&objective.text, "Request", Some(&api))) }
+            section aria-labelledby="asked" { h2 #asked { "Request" } (part_block(objective, "Request", Some(&api))) }
         }
         section aria-labelledby="artifacts" {
             h2 #artifacts { "Artifacts" }
@@ -249,7 +261,7 @@ fn artifact_section(viewer: &Viewer, artifact: &ArtifactStory) -> Markup {
         details .artifact {
             summary { code { (line(&artifact.kind)) } " " (badge(&artifact.state)) }
             p { "Entry " a href={ "/ledger/" (path(id)) } { (short(id)) } }
-            (block(&artifact.content.text, "Content", Some(&format!("/v1/entries/{}", path(id)))))
+            (part_block(&artifact.content, "Content", Some(&format!("/v1/entries/{}", path(id)))))
         }
         @if let Some(approval) = &artifact.approval { (approval_story(approval, viewer.now)) }
     }

@@ -2,6 +2,7 @@
 
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::text::Shown;
+use crealeph_runtime::report::TextPart;
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -28,9 +29,23 @@ pub(crate) fn words(text: &str) -> Markup {
 
 /// A text of several lines from elsewhere, cut if it is long, with a link to all of it.
 pub(crate) fn block(text: &str, label: &str, raw: Option<&str>) -> Markup {
-    let (shown, left_out) = start_of_block(text);
-    let cut = (left_out > 0).then(|| format!("{} more bytes are not shown.", number(left_out as u64)));
-    cut_block(&shown, cut, label, raw)
+    start_block(text, 0, label, raw)
+}
+
+/// The start of a text from elsewhere, with what of it was left out before it came here.
+pub(crate) fn part_block(part: &TextPart, label: &str, raw: Option<&str>) -> Markup {
+    start_block(&part.text, part.left_out_bytes, label, raw)
+}
+
+fn start_block(text: &str, left_out_bytes: u64, label: &str, raw: Option<&str>) -> Markup {
+    let (shown, cut) = start_of_block(text);
+    let left_out = left_out_bytes + cut as u64;
+    cut_block(&shown, (left_out > 0).then(|| left_out_note(left_out)), label, raw)
+}
+
+/// That bytes of a text are not shown.
+pub(crate) fn left_out_note(bytes: u64) -> String {
+    format!("{} more bytes are not shown.", number(bytes))
 }
 
 /// The start of a text, as it is shown, and how many bytes are left out.
@@ -245,6 +260,13 @@ mod tests {
         let long = format!("{}\n", "y".repeat(70)).repeat(2_000);
         let shown = block(&long, "log", Some("/raw")).into_string();
         assert!(shown.len() < MAX_BLOCK_BYTES + 1_000 && shown.contains("more bytes are not shown"));
+        let part = |left_out_bytes| TextPart { text: "start".to_owned(), left_out_bytes };
+        let shown = part_block(&part(4_096), "log", Some("/raw")).into_string();
+        assert!(
+            shown.contains("4,096 more bytes are not shown. <a href=\"/raw\">Show all of it</a>"),
+            "{shown}"
+        );
+        assert!(!part_block(&part(0), "log", Some("/raw")).into_string().contains("/raw"));
     }
 
     #[test]

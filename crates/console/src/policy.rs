@@ -4,7 +4,7 @@ use crealeph_runtime::backtest::{BacktestTotals, FlippedDecision};
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
-use crate::parts::{badge, counted, empty, filter_field, line, path, query, short};
+use crate::parts::{badge, counted, empty, filter_field, line, path, query, short, time};
 
 /// The thresholds that can be moved.
 #[derive(Clone, Debug)]
@@ -22,17 +22,28 @@ pub struct BacktestPage {
     pub flipped: Vec<FlippedDecision>,
     /// How many were looked at.
     pub totals: BacktestTotals,
-    /// Why it ended before the log did.
-    pub cut: Option<std::borrow::Cow<'static, str>>,
-    /// Where it continues then.
-    pub next: Option<String>,
+    /// It begins with the newest decision.
+    pub is_first: bool,
+    /// Where it ended and continues; absent if it got to the oldest decision.
+    pub cut: Option<BacktestCut>,
+}
+
+/// Where a backtest ended before it got to the oldest decision.
+#[derive(Clone, Debug)]
+pub struct BacktestCut {
+    /// When the last decision that was looked at was recorded.
+    pub reached: String,
+    /// The time for a page was up.
+    pub is_by_time: bool,
+    /// Where it continues.
+    pub next: String,
 }
 
 /// The page.
-pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage>) -> Markup {
+pub fn policy(viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage>) -> Markup {
     html! {
         h1 { "Policy" }
-        p { "Move a threshold and see which past decisions would have been different. Nothing is changed." }
+        p { "Move a threshold and see which past decisions would have been different. Nothing is changed. Without a robot, each robot is judged by the rules that are in force for it, and only what you enter is moved." }
         form .filter action="/policy" method="get" {
             (filter_field("Robot", "robot", Some(&form.robot).filter(|robot| !robot.is_empty()).map(String::as_str)))
             @for (name, in_force, asked) in &form.thresholds {
@@ -43,7 +54,7 @@ pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage
         @if let Some(found) = found {
             p role="status" { (counted(found.totals.decisions, "decision")) " looked at, " strong { (counted(found.totals.flips, "decision")) " would be different" @if found.totals.flips == 0 { ". " } }
                 @if found.totals.unreadable > 0 { " " (counted(found.totals.unreadable, "record")) " cannot be read." } }
-            @if found.totals.decisions == 0 { (empty("No decision is recorded yet.", Some("crealeph build request.json"))) }
+            @if found.is_first && found.cut.is_none() && found.totals.decisions + found.totals.unreadable == 0 { (empty("No decision is recorded yet.", Some("crealeph build request.json"))) }
             @if !found.flipped.is_empty() {
                 div .scroll tabindex="0" role="group" aria-label="Decisions that would be different" {
                     table {
@@ -58,12 +69,23 @@ pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage
                     }
                 }
             }
-            @if let Some(cut) = &found.cut {
-                p .cut { "Later decisions were not evaluated: the limit of " (cut) " was reached. "
-                    @let pairs: Vec<_> = form.thresholds.iter().map(|(name, _, asked)| (*name, asked.as_deref()))
-                        .chain([("robot", Some(form.robot.as_str()).filter(|robot| !robot.is_empty())), ("cursor", found.next.as_deref())]).collect();
-                    a href=(query("/policy", &pairs)) { "Go on" } }
-            }
+            @if let Some(cut) = &found.cut { (cut_note(viewer, form, found, cut)) }
+        }
+    }
+}
+
+/// What was not evaluated, and where it continues.
+fn cut_note(viewer: &Viewer, form: &BacktestForm, found: &BacktestPage, cut: &BacktestCut) -> Markup {
+    let evaluated = counted(found.totals.decisions + found.totals.unreadable, "decision");
+    let robot = Some(form.robot.as_str()).filter(|robot| !robot.is_empty());
+    let moved = form.thresholds.iter().map(|(name, _, asked)| (*name, asked.as_deref()));
+    let pairs: Vec<_> = moved.chain([("robot", robot), ("cursor", Some(cut.next.as_str()))]).collect();
+    html! {
+        p .cut {
+            @if found.is_first { "Evaluated the newest " (evaluated) } @else { "Evaluated " (evaluated) " more" }
+            ", back to " (time(&cut.reached, viewer.now))
+            @if cut.is_by_time { "; then the time for a page was up" } ". "
+            a rel="next" href=(query("/policy", &pairs)) { "Evaluate older decisions" }
         }
     }
 }

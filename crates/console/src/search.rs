@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
-use crate::parts::{badge, empty, line, short, time};
+use crate::parts::{badge, empty, line, short, time, words};
 
 /// Something that was found.
 #[derive(Clone, Debug)]
@@ -65,6 +65,6 @@ pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
                 }
             }
         }
-        @for cut in page.cuts { p .cut { (cut) } }
+        @for cut in page.cuts { p .cut { (words(cut)) } }
     }
 }

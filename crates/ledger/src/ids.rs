@@ -68,15 +68,15 @@ impl Ledger {
         if word.is_empty() {
             return Ok(None);
         }
-        let first = self.ids_starting(tenant, kind, word, 1)?;
+        let first = self.ids_starting(tenant, kind, word, None, 1)?;
         let starting = match first.first().is_some_and(|id| id == word) {
             true => first,
-            false => self.ids_starting(tenant, kind, word, MAX_CANDIDATES)?,
+            false => self.ids_starting(tenant, kind, word, None, MAX_CANDIDATES)?,
         };
         Ok(one_id(word, starting)?)
     }
 
-    /// The ids that start with a word, in order, at most so many.
+    /// The ids that start with a word, in order, after one of them if it is named, at most so many.
     ///
     /// # Errors
     /// If the ledger cannot be read.
@@ -85,14 +85,16 @@ impl Ledger {
         tenant: &TenantId,
         kind: IdKind,
         word: &str,
+        after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<String>, LedgerError> {
         let word = format!("{}{word}", kind.prefix());
+        let after = after.map(|id| format!("{}{id}", kind.prefix()));
         let found = self.ask(tenant, |reads, head| {
             let mut found: Vec<String> = Vec::new();
             while found.len() < limit {
-                let (side, from) =
-                    found.last().map_or((Side::AtOrAfter, word.as_str()), |last| (Side::After, last));
+                let last = found.last().or(after.as_ref());
+                let (side, from) = last.map_or((Side::AtOrAfter, word.as_str()), |last| (Side::After, last));
                 let next = reads.value_beside(head, kind.column(), &[], side, from)?;
                 let Some(next) = next.filter(|next| next.starts_with(&word)) else { break };
                 found.push(next);

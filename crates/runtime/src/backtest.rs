@@ -22,6 +22,8 @@ pub struct BacktestScope {
     pub robot_id: Option<RobotId>,
     /// Only those recorded at or after this.
     pub since: Option<Instant>,
+    /// In which order, which matters if it is cut.
+    pub order: Order,
     /// Where an earlier one was cut.
     pub cursor: Option<Cursor>,
 }
@@ -78,45 +80,55 @@ pub struct BacktestReport {
 }
 
 /// What a backtest found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BacktestSummary {
     /// How many.
     pub totals: BacktestTotals,
     /// Where to continue, if it was cut.
     pub next: Option<Cursor>,
+    /// When the last decision that was looked at was recorded.
+    pub reached: Option<Instant>,
 }
 
-/// Derives recorded decisions again under other rules, oldest first, and gives each that would flip to `found`. Before each one
-/// `goes_on` decides, from the totals so far, whether to continue.
-pub fn backtest(
+/// Derives recorded decisions again under other rules, which `rules_of` gives for each robot, and gives each that would flip to `found`.
+/// Before each one `goes_on` decides, from the totals so far, whether to continue.
+///
+/// # Errors
+/// When the ledger cannot be read, or there are no rules for a robot.
+pub fn backtest<'r, E: From<BuildError>>(
     ledger: &Ledger,
     tenant: &TenantId,
-    rules: &Rules,
+    rules_of: impl Fn(&RobotId) -> Result<Cow<'r, Rules>, E>,
     scope: &BacktestScope,
     mut goes_on: impl FnMut(&BacktestTotals) -> bool,
     mut found: impl FnMut(FlippedDecision),
-) -> Result<BacktestSummary, BuildError> {
+) -> Result<BacktestSummary, E> {
     let filter = Filter {
         robot_id: scope.robot_id.clone(),
         kind: Some(Name::from(EXECUTION_RECORD)),
         from: scope.since,
         ..Filter::default()
     };
-    let (mut totals, mut cursor) = (BacktestTotals::default(), scope.cursor);
+    let (mut totals, mut cursor, mut reached) = (BacktestTotals::default(), scope.cursor, None);
     loop {
-        let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, PAGE)?;
+        let page = ledger.list(tenant, &filter, scope.order, cursor, PAGE).map_err(BuildError::from)?;
         for entry in &page.entries {
             if !goes_on(&totals) {
-                let next = Some(Cursor::after(entry.seq.previous()));
-                return Ok(BacktestSummary { totals, next });
+                let before = match scope.order {
+                    Order::OldestFirst => entry.seq.previous(),
+                    Order::NewestFirst => entry.seq.next(),
+                };
+                return Ok(BacktestSummary { totals, next: Some(Cursor::after(before)), reached });
             }
+            reached = Some(entry.created_at.instant());
             let Some(record) = Record::read(&entry.content.payload) else {
                 totals.unreadable += 1;
                 continue;
             };
             totals.decisions += 1;
-            let snapshot = snapshot_of(ledger, tenant, &record)?;
-            let flips = flips(&replay_under(tenant, &record, snapshot, rules)?);
+            let rules = rules_of(&record.request.robot_id)?;
+            let snapshot = snapshot_of(ledger, tenant, &record).map_err(BuildError::from)?;
+            let flips = flips(&replay_under(tenant, &record, snapshot, &rules).map_err(BuildError::from)?);
             if !flips.is_empty() {
                 totals.flips += 1;
                 found(FlippedDecision {
@@ -129,7 +141,7 @@ pub fn backtest(
         }
         cursor = page.next;
         if cursor.is_none() {
-            return Ok(BacktestSummary { totals, next: None });
+            return Ok(BacktestSummary { totals, next: None, reached });
         }
     }
 }

@@ -16,11 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::receipts::LoggedRun;
 use crate::work::receipt::RUN_RECEIPT;
 
-/// How many entries of each kind are read, and how many bytes of all.
-const MAX_ENTRIES: usize = 10_000;
-const MAX_BYTES: usize = 64 << 20;
-/// How many entries are read at a time.
-const PAGE_ENTRIES: usize = 100;
+/// How much is read of each kind.
+const BOUNDS: UsageBounds = UsageBounds { entries: 10_000, bytes: 32 << 20, at_once: 100 };
 /// How many rows are shown.
 const MAX_ROWS: usize = 1_000;
 /// What stands for a name that is not known.
@@ -128,6 +125,36 @@ pub struct UsageReport {
     pub is_cut: bool,
     /// When the oldest entry that was read was recorded.
     pub oldest_read: Option<String>,
+    /// The kinds of entries of which older ones were not read.
+    #[serde(default)]
+    pub cuts: Vec<UsageCut>,
+}
+
+/// A kind of entries that was not read to its start.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageCut {
+    /// The type of the entries.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// When the oldest of them that was read was recorded.
+    pub oldest_read: String,
+}
+
+impl UsageReport {
+    /// Whether everything that was recorded of a day was read, of every kind.
+    pub fn is_whole_day(&self, day: &str) -> bool {
+        self.cuts.iter().all(|cut| day > day_of(&cut.oldest_read))
+    }
+}
+
+/// How much is read of each kind.
+#[derive(Clone, Copy, Debug)]
+struct UsageBounds {
+    entries: usize,
+    bytes: usize,
+    /// How many entries are read at a time.
+    at_once: usize,
 }
 
 /// Sums up what was used; `sees` says which entries may be looked at.
@@ -140,9 +167,19 @@ pub fn usage(
     question: &UsageQuestion,
     sees: impl Fn(&StoredEntry) -> bool,
 ) -> Result<UsageReport, LedgerError> {
+    usage_within(ledger, tenant, question, BOUNDS, sees)
+}
+
+fn usage_within(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    question: &UsageQuestion,
+    bounds: UsageBounds,
+    sees: impl Fn(&StoredEntry) -> bool,
+) -> Result<UsageReport, LedgerError> {
     let mut counting = Counting { by: question.by, ..Counting::default() };
     for kind in [RUN_RECEIPT, REPORTED_RECEIPT, EXECUTION_RECORD] {
-        counting.read(ledger, tenant, question, kind, &sees)?;
+        counting.read(ledger, tenant, question, (kind, bounds), &sees)?;
     }
     Ok(counting.finish())
 }
@@ -155,9 +192,8 @@ struct Counting {
     /// A run that was made on this ledger and reported to it is one.
     runs: BTreeSet<Uuid>,
     entries: u64,
-    bytes: usize,
-    is_cut: bool,
     oldest: Option<Instant>,
+    cuts: Vec<UsageCut>,
 }
 
 /// What one run or execution used.
@@ -177,7 +213,7 @@ impl Counting {
         ledger: &Ledger,
         tenant: &TenantId,
         question: &UsageQuestion,
-        kind: Literal,
+        (kind, bounds): (Literal, UsageBounds),
         sees: &impl Fn(&StoredEntry) -> bool,
     ) -> Result<(), LedgerError> {
         let filter = Filter {
@@ -187,19 +223,21 @@ impl Counting {
             to: question.to,
             ..Filter::default()
         };
-        let (mut cursor, mut count) = (None, 0);
+        let (mut cursor, mut count, mut bytes) = (None, 0, 0);
         loop {
-            let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, PAGE_ENTRIES)?;
+            let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, bounds.at_once)?;
             // What may not be seen is read too, and counts against the bounds.
             count += page.entries.len();
-            self.bytes += page.entries.iter().map(|entry| entry.content.payload.len()).sum::<usize>();
+            bytes += page.entries.iter().map(|entry| entry.content.payload.len()).sum::<usize>();
+            let last = page.entries.last().map(|entry| entry.created_at.instant());
             page.entries.into_iter().filter(sees).for_each(|entry| self.add(entry));
             cursor = page.next;
             if cursor.is_none() {
                 return Ok(());
             }
-            if count >= MAX_ENTRIES || self.bytes >= MAX_BYTES {
-                self.is_cut = true;
+            if let Some(last) = last.filter(|_| count >= bounds.entries || bytes >= bounds.bytes) {
+                let kind = kind.as_str().to_owned();
+                self.cuts.push(UsageCut { kind, oldest_read: last.to_string() });
                 return Ok(());
             }
         }
@@ -242,8 +280,9 @@ impl Counting {
             rows_left_out,
             total,
             entries_read: self.entries,
-            is_cut: self.is_cut,
+            is_cut: !self.cuts.is_empty(),
             oldest_read: self.oldest.map(|oldest| oldest.to_string()),
+            cuts: self.cuts,
         }
     }
 }
@@ -276,7 +315,7 @@ fn of_run(run: &LoggedRun) -> Used {
     Used {
         agent: row.agent,
         models: (!models.is_empty()).then(|| models.join(", ")),
-        day: day(&row.started_at),
+        day: day_of(&row.started_at).to_owned(),
         robot: run.entry.content.robot_id.as_str().to_owned(),
         tokens,
         cost_usd,
@@ -295,7 +334,7 @@ fn of_record(entry: &StoredEntry) -> Option<Used> {
         Some(Used {
             agent: named.or_else(|| text(identity.and_then(|identity| identity.member("name")))),
             models: text(identity.and_then(|identity| identity.member("model"))),
-            day: day(&entry.created_at.to_string()),
+            day: day_of(&entry.created_at.to_string()).to_owned(),
             robot: entry.content.robot_id.as_str().to_owned(),
             tokens: agent.member("tokensUsed").and_then(|tokens| tokens.source().parse().ok()),
             cost_usd: None,
@@ -305,6 +344,56 @@ fn of_record(entry: &StoredEntry) -> Option<Used> {
 }
 
 /// The day of an instant in RFC 3339, in UTC as all of ours are.
-fn day(instant: &str) -> String {
-    instant.get(..10).unwrap_or(UNKNOWN).to_owned()
+fn day_of(instant: &str) -> &str {
+    instant.get(..10).unwrap_or(UNKNOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crealeph_contracts::entry::Draft;
+    use crealeph_contracts::json::Limits;
+    use crealeph_ledger::{LedgerOptions, Location};
+
+    #[test]
+    fn each_kind_is_read_within_its_own_bounds_and_says_where_it_was_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger =
+            Ledger::init(&Location::File(folder.path().join("ledger.db")), LedgerOptions::default()).unwrap();
+        let tenant = TenantId::parse("t").unwrap();
+        let append = |kind: Literal, number: usize, payload: &str| {
+            let text = format!(
+                r#"{{"robotId":"r","module":"m","source":"s","type":"{}","state":"succeeded","key":"{}{number}","payload":{payload}}}"#,
+                kind.as_str(),
+                if kind.as_str() == RUN_RECEIPT.as_str() {
+                    "run_receipt:0190a6f0-7c2e-7d31-8a4e-00000000000"
+                } else {
+                    "record-"
+                },
+            );
+            let draft = Draft::parse(text.as_bytes(), &Limits::own(text.len())).unwrap();
+            ledger.append_as(&tenant, vec![(None, draft)]).unwrap().remove(0).created_at.to_string()
+        };
+        let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1_000));
+        let receipts: Vec<String> = (0..6).map(|number| append(RUN_RECEIPT, number, &large)).collect();
+        (0..6).for_each(|number| drop(append(EXECUTION_RECORD, number, r#"{"agent":{"tokensUsed":5}}"#)));
+        let question = UsageQuestion { by: UsageKey::Day, from: None, to: None, robot: None };
+        let within = |bounds| usage_within(&ledger, &tenant, &question, bounds, |_| true).unwrap();
+
+        let found = within(UsageBounds { entries: 100, bytes: 3_500, at_once: 2 });
+        assert_eq!((found.total.runs, found.total.executions, found.total.tokens), (4, 6, 30.0));
+        let cut = UsageCut { kind: "run_receipt".to_owned(), oldest_read: receipts[2].clone() };
+        assert_eq!((found.is_cut, found.cuts.as_slice()), (true, &[cut][..]));
+        assert!(!found.is_whole_day(&receipts[2][..10]) && found.is_whole_day("2999-01-01"));
+
+        let found = within(UsageBounds { entries: 4, bytes: 1 << 20, at_once: 2 });
+        assert_eq!((found.total.runs, found.total.executions), (4, 4));
+        assert_eq!(
+            found.cuts.iter().map(|cut| cut.kind.as_str()).collect::<Vec<_>>(),
+            ["run_receipt", "execution_record"]
+        );
+        let found = within(BOUNDS);
+        assert_eq!((found.total.runs, found.is_cut, found.cuts.len()), (6, false, 0));
+    }
 }

@@ -190,6 +190,7 @@ fn usage() -> Value {
         [&counts[..], &amounts[..]].concat()
     };
     let row = object(&[&[("name", text())][..], &sum()[..]].concat(), &[]);
+    let cut = object(&[("type", text()), ("oldestRead", instant())], &[]);
     object(
         &[
             ("by", text()),
@@ -200,6 +201,7 @@ fn usage() -> Value {
             ("entriesRead", count()),
             ("isCut", json!({ "type": "boolean" })),
             ("oldestRead", json!({ "anyOf": [instant(), { "type": "null" }] })),
+            ("cuts", list(cut)),
         ],
         &[],
     )

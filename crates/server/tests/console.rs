@@ -87,6 +87,8 @@ fn every_page_serves_only_its_roles() {
         ("/policy?minConfidence=x", 400),
         ("/usage", 200),
         ("/usage?by=day", 200),
+        ("/usage?from=2026-01-01&to=2026-01-31", 200),
+        ("/usage?from=x", 400),
         ("/search", 200),
         ("/search?q=r", 200),
         ("/ledger?robot=&type=signal", 200),
@@ -478,7 +480,206 @@ fn a_search_finds_ids_by_index_and_says_what_it_did_not_show() {
     assert!(!nothing.contains("/runs/0190") && nothing.contains("<code>coder nonsense</code>"), "{nothing}");
     assert!(nothing.contains("Searched: the ids of entries") && nothing.contains("Try the first eight"));
     assert!(nothing.contains("Of runs, the newest 200 were looked at"), "{nothing}");
+    // A page of runs that is large ends earlier, and it says where.
+    let large = |number: usize| {
+        let mut entry = receipt(number);
+        entry["payload"] = json!({ "long": "x".repeat(300_000) });
+        entry
+    };
+    for start in (250..270).step_by(5) {
+        server.append_as("own", &(start..start + 5).map(large).collect::<Vec<_>>());
+    }
+    let nothing = found("nonsense");
+    assert!(nothing.contains("Of runs, the newest 16 were looked at"), "{nothing}");
     // Another tenant finds nothing of it.
     let stranger = Browser::sign_in(&server, &server.key("other", "operator")).unwrap();
     assert!(!stranger.get(&format!("/search?q={}", run(0))).text().contains("/runs/0190"));
+}
+
+/// Where the list of a page continues.
+fn older(page: &str) -> Option<String> {
+    let link = page.split("rel=\"next\" href=\"").nth(1)?;
+    Some(link.split('"').next()?.replace("&amp;", "&"))
+}
+
+#[test]
+fn an_execution_is_listed_once_in_the_state_that_it_is_in_now() {
+    let server = Running::start();
+    let browser = Browser::sign_in(&server, &server.key("own", "writer")).unwrap();
+    let list = |filter: &str| browser.get(&format!("/executions{filter}")).text();
+    assert!(list("").contains("No execution is recorded here"));
+    let matches = list("?robot=r");
+    assert!(matches.contains("No execution matches this filter") && !matches.contains("crealeph build"));
+    let signal = server.append_reported("own", &serde_json::from_str(DRAFT).unwrap());
+    let event = |execution: &str, state: &str, attempt: u64| {
+        let mut payload = json!({
+            "executionId": execution, "workflowVersion": "1", "agentVersion": "1", "executionContractVersion": "v1",
+            "attempt": attempt, "target": "t", "action": "a", "snapshotAt": signal.1, "coherenceStatus": "coherent",
+            "dryRun": state == "succeeded",
+        });
+        if state == "failed" {
+            payload["error"] = json!({ "code": "X", "message": "x", "retryable": true });
+        }
+        json!({
+            "robotId": "r", "module": "agent-builder", "source": "agent-builder", "type": "execution_event", "state": state,
+            "payload": payload, "lineage": { "dependsOnLedgerIds": [signal.0] },
+        })
+    };
+    server.append_as("own", &[event("retried", "failed", 1), event("broken", "failed", 1)]);
+    let others: Vec<String> = (0..60).map(|number| format!("other-{number}")).collect();
+    server.append_as("own", &others.iter().map(|id| event(id, "planned", 1)).collect::<Vec<_>>());
+    // A retry that succeeds is two events of one transaction.
+    server.append_as("own", &[event("retried", "running", 2), event("retried", "succeeded", 2)]);
+
+    let ids = |page: &str| -> Vec<String> {
+        let rows = page.split("<tr data-row>").skip(1);
+        rows.map(|row| row.split("title=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&list("?state=failed")), ["broken"]);
+    assert_eq!(ids(&list("?state=succeeded&robot=r")), ["retried"]);
+    assert!(list("?state=running").contains("No execution matches this filter"));
+    // Page by page each has one row, and the one that was retried is where its newest event is.
+    let first = list("");
+    assert_eq!((ids(&first).len(), ids(&first)[0].as_str()), (50, "retried"), "{first}");
+    let second = browser.get(&older(&first).unwrap()).text();
+    assert_eq!(older(&second), None, "{second}");
+    let all = [ids(&first), ids(&second)].concat();
+    let mut expected: Vec<String> = others.iter().rev().cloned().collect();
+    expected.insert(0, "retried".to_owned());
+    expected.push("broken".to_owned());
+    assert_eq!(all, expected);
+    // The API lists events, as it says.
+    let events = server.get("/v1/executions?state=failed", &server.key("own", "reader")).json();
+    assert_eq!(events["entries"].as_array().unwrap().len(), 2, "{events}");
+
+    // What is too long for a page is cut, with a note and a link to all of it.
+    let artifact = json!({
+        "robotId": "r", "module": "builder", "source": "agent", "type": "copy", "state": "planned",
+        "payload": { "text": "x".repeat(20 << 10) }, "lineage": { "dependsOnLedgerIds": [signal.0], "executionId": "broken" },
+    });
+    let id = server.append_reported("own", &artifact).0;
+    let page = browser.get("/executions/r/broken").text();
+    let note = format!("4,107 more bytes are not shown. <a href=\"/v1/entries/{id}\">Show all of it</a>");
+    assert!(page.contains(&note), "{page}");
+}
+
+#[test]
+fn older_runs_are_a_page_away() {
+    let server = Running::start();
+    let browser = Browser::sign_in(&server, &server.key("own", "reader")).unwrap();
+    let receipt = |number: usize| {
+        json!({
+            "robotId": "r", "module": "work", "source": "coder", "type": "run_receipt", "state": "succeeded",
+            "key": format!("run_receipt:0190a6f0-7c2e-7d31-8a4e-{number:012x}"), "payload": {},
+        })
+    };
+    server.append_as("own", &(0..60).map(receipt).collect::<Vec<_>>());
+    let first = browser.get("/runs?agent=coder").text();
+    let next = older(&first).unwrap();
+    assert!(next.contains("agent=coder"), "{next}");
+    let second = browser.get(&next).text();
+    let rows = |page: &str| page.matches("<tr data-row>").count();
+    assert_eq!((rows(&first), rows(&second), older(&second)), (50, 10, None));
+    assert!(first.contains("0190a6f0-7c2e-7d31-8a4e-00000000003b") && second.contains("8a4e-000000000000"));
+    assert!(browser.get("/runs?agent=nobody").text().contains("No run matches this filter"));
+}
+
+#[test]
+fn a_restricted_session_finds_its_own_entries_among_many_of_one_moment() {
+    let server = Running::start();
+    let entry = |robot: &str| json!({ "robotId": robot, "module": "m", "source": "s", "type": "signal", "state": "final", "payload": {} });
+    let fill = |count: usize| server.append_as("own", &vec![entry("a"); count]);
+    fill(40);
+    let (found, _) = server.append_reported("own", &entry("b"));
+    fill(600);
+    let (missed, _) = server.append_reported("own", &entry("c"));
+    let start = &found[..6];
+    assert!(missed.starts_with(start), "{found} {missed}");
+    let search = |robot: &str| {
+        let browser = Browser::sign_in(&server, &server.key_for("own", "reader", Some(robot))).unwrap();
+        browser.get(&format!("/search?q={start}")).text()
+    };
+    let page = search("b");
+    assert!(
+        page.contains(&format!("href=\"/ledger/{found}\"")) && page.matches("<td>entry</td>").count() == 1,
+        "{page}"
+    );
+    let page = search("c");
+    assert!(!page.contains(&missed), "{page}");
+    assert!(page.contains("Of the ids of entries with this start, the first 506 were looked at."), "{page}");
+}
+
+#[test]
+fn usage_has_a_period() {
+    let server = Running::start();
+    let browser = Browser::sign_in(&server, &server.key("own", "reader")).unwrap();
+    assert!(browser.get("/usage").text().contains("No run and no execution is recorded."));
+    let receipt = json!({
+        "robotId": "r", "module": "work", "source": "coder", "type": "run_receipt", "state": "succeeded",
+        "key": "run_receipt:0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f", "payload": {},
+    });
+    let (_, at) = server.append_reported("own", &receipt);
+    let day = &at[..10];
+    let page = browser.get(&format!("/usage?by=day&from={day}&to={day}")).text();
+    assert!(page.contains(&format!("<th scope=\"row\">{day}</th>")), "{page}");
+    assert!(page.contains(&format!("/usage?by=robot&amp;from={day}&amp;to={day}")), "{page}");
+    for period in ["from=2999-01-01", "to=2020-01-01"] {
+        let page = browser.get(&format!("/usage?{period}")).text();
+        assert!(page.contains("No run and no execution was recorded in this period."), "{page}");
+    }
+}
+
+#[test]
+fn a_backtest_moves_only_what_was_entered_and_begins_with_the_newest_decision() {
+    let server = Running::configured(
+        "[agents.'example@1']\nkind = 'example'\n[tenants.own.robots.q.builder]\nthresholds = { min_lineage_count = 50 }\n",
+    );
+    let operator = server.key("own", "operator");
+    for robot in ["r", "q"] {
+        let mut known: Vec<String> = Vec::new();
+        for kind in ["signal", "fusion", "idea", "copy", "playbook"] {
+            let mut entry = json!({ "robotId": robot, "module": "m", "source": "s", "type": kind, "state": "final", "payload": {} });
+            if !known.is_empty() {
+                entry["lineage"] = json!({ "dependsOnLedgerIds": known[..known.len().min(2)] });
+            }
+            known.push(server.append_reported("own", &entry).0);
+        }
+    }
+    let run = |robot: &str, execution: &str| {
+        let request = json!({
+            "robotId": robot, "objective_type": "landing_plan", "objective_payload": {}, "constraints": {}, "dryRun": true,
+            "coherence_policy": { "on_stale": "block", "on_partial": "block" }, "workflowVersion": "w1", "agentVersion": "example@1",
+            "attempt": 1, "executionId": execution,
+        });
+        let answer = server.post("/v1/builder/runs", &operator, &request.to_string());
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    run("r", "oldest");
+    run("q", "own-rules");
+    let browser = Browser::sign_in(&server, &operator).unwrap();
+    let backtest = |moved: &str| browser.get(&format!("/policy?{moved}")).text();
+    // The robot with rules of its own is not judged by those of the tenant.
+    let page = backtest("minConfidence=0.01");
+    assert!(page.contains("2 decisions looked at, <strong>0 decisions would be different"), "{page}");
+    let page = backtest("minLineageCount=1");
+    assert!(
+        page.contains("<strong>1 decision would be different") && page.contains("/executions/q/own-rules"),
+        "{page}"
+    );
+
+    let unreadable = json!({ "robotId": "r", "module": "agent-builder", "source": "agent-builder", "type": "execution_record", "state": "planned", "payload": {} });
+    for _ in 0..4 {
+        server.append_as("own", &vec![unreadable.clone(); 250]);
+    }
+    run("r", "newest");
+    let page = backtest("minLineageCount=100");
+    assert!(page.contains("/executions/r/newest") && !page.contains("/executions/r/oldest"), "{page}");
+    assert!(
+        page.contains("Evaluated the newest 1,000 decisions, back to <time")
+            && !page.contains("the time for a page"),
+        "{page}"
+    );
+    let rest = browser.get(&older(&page).unwrap()).text();
+    assert!(rest.contains("/executions/r/oldest") && !rest.contains("/executions/r/newest"), "{rest}");
+    assert!(rest.contains("2 decisions looked at") && older(&rest).is_none(), "{rest}");
 }

@@ -1,12 +1,14 @@
 //! `crealeph policy backtest`: re-evaluates every recorded decision under candidate rules and lists those that would flip. Streams:
 //! one page of records at a time.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::RobotId;
+use crealeph_ledger::Order;
 use crealeph_runtime::backtest::{
     BacktestReport, BacktestScope, BacktestSummary, BacktestTotals, FlippedDecision, backtest,
 };
@@ -69,6 +71,7 @@ impl Backtest {
         let scope = BacktestScope {
             robot_id: self.robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
             since: since.transpose()?,
+            order: Order::OldestFirst,
             cursor: None,
         };
         let at = self.at.place()?;
@@ -91,7 +94,8 @@ impl Backtest {
                 shown = line;
             }
         };
-        let BacktestSummary { totals, .. } = backtest(ledger, tenant, &rules, &scope, goes_on, show)?;
+        let same = |_: &RobotId| Ok::<_, Failure>(Cow::Borrowed(&rules));
+        let BacktestSummary { totals, .. } = backtest(ledger, tenant, same, &scope, goes_on, show)?;
         shown?;
         drop(progress);
         conclude(totals, is_json, output)

@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crealeph_contracts::scalar::RobotId;
 use crealeph_ledger::Clock;
-use crealeph_runtime::usage::{UsageKey, UsageQuestion, UsageReport, UsageSum, usage};
+use crealeph_runtime::usage::{UsageCut, UsageKey, UsageQuestion, UsageReport, UsageSum, usage};
 
 use super::CommandOutcome;
 use super::ledger::{At, named};
@@ -20,7 +20,7 @@ Examples:
   crealeph usage --by model --robot shop --json | jq .total.costUsd
 
 Sums up work runs by their receipts, reported ones too, and Builder executions by their records. The figures are what the agents reported, not measurements;
-those that reported nothing are counted. The newest 10,000 entries of each kind are read, within 64 MiB.
+those that reported nothing are counted. The newest 10,000 entries of each kind are read, within 32 MiB of each.
 
 Exit codes: 0 done, 2 cannot be done.";
 
@@ -79,8 +79,10 @@ impl Usage {
             false => lines(&report).iter().try_for_each(|line| output.line(line))?,
         }
         output.flush()?;
-        if let Some(oldest) = report.oldest_read.as_ref().filter(|_| report.is_cut) {
-            note!("older entries were not read; the oldest that was is of {oldest}");
+        for UsageCut { kind, oldest_read } in &report.cuts {
+            note!(
+                "older entries of the type `{kind}` were not read; the oldest that was is of {oldest_read}"
+            );
         }
         Ok(CommandOutcome::Good)
     }

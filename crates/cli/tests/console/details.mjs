@@ -175,4 +175,32 @@ await tell({
     }
     assert.match(await main(page), /US\$, as the agents reported them|No agent reported a cost/);
   },
+
+  'an execution, a backtest, usage and two runs are read without scripts': async (visitor) => {
+    const page = await enter(visitor, { javaScriptEnabled: false });
+    await go(page, '/executions');
+    await page.locator('tbody th a').first().click();
+    await page.waitForURL(/\/executions\/[^/]+\/[^/]+$/);
+    await page.getByRole('button', { name: 'Replay' }).click();
+    await page.waitForURL(/\?replay=1/);
+    assert.match(await main(page), /The decision follows from the log/);
+    await go(page, '/policy');
+    await page.getByLabel(/minLineageCount/).fill('50');
+    await page.getByRole('button', { name: 'Backtest' }).click();
+    await page.waitForURL(/minLineageCount=50/);
+    assert.ok(await page.getByRole('group', { name: 'Decisions that would be different' }).getByRole('row').count() > 1);
+    await go(page, '/usage');
+    await page.getByLabel('From').fill('2020-01-01');
+    await page.getByRole('button', { name: 'Show' }).click();
+    await page.waitForURL(/by=agent&from=2020-01-01&to=$/);
+    await page.getByRole('navigation', { name: 'Grouped by' }).getByRole('link', { name: 'Day' }).click();
+    assert.equal(await page.getByLabel('From').inputValue(), '2020-01-01');
+    assert.match(await page.locator('tbody th').first().innerText(), /^\d{4}-\d\d-\d\d$/);
+    await go(page, '/runs');
+    await page.getByRole('button', { name: 'Compare A and B' }).click();
+    await page.waitForURL(/\/runs\/compare\?a=/);
+    assert.match(await main(page), /Two runs[^]*Limit: files[^]*Files/);
+    await page.getByRole('link', { name: 'Swap A and B' }).click();
+    assert.match(await main(page), /Two runs/);
+  },
 });

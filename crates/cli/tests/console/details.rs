@@ -12,7 +12,7 @@ fn people_read_the_details_in_a_browser() {
         serde_json::from_str(&demo.run(&["key", "create", "--role", "writer", "--json"])).unwrap();
     demo.run(&["ledger", "checkpoint"]);
     let log_key = demo.run(&["ledger", "key", "--text"]).trim().to_owned();
-    let links = (0..6).map(|_| demo.link("operator")).collect::<Vec<_>>();
+    let links = (0..7).map(|_| demo.link("operator")).collect::<Vec<_>>();
     tell(
         "details.mjs",
         &[

@@ -6,6 +6,7 @@
 
 mod approvals;
 mod compare;
+mod execution_list;
 mod executions;
 mod id_text;
 mod proof;
@@ -28,6 +29,7 @@ pub(crate) use runs::statement::stated_story;
 
 pub use approvals::{ApprovalStory, VerdictStory};
 pub use compare::{ComparedFile, ComparedRun, FileStanding, RunComparison, RunOutcome, compare_runs};
+pub use execution_list::{ExecutionListQuery, ExecutionPage, execution_page};
 pub use executions::{
     ArtifactStory, AttemptStory, CalledAgentStory, EventStory, EvidenceStory, ExecutionRow, ExecutionSection,
     ExecutionStory, ReplayProof, RuleStory, execution_story,
@@ -35,8 +37,8 @@ pub use executions::{
 pub use proof::{CheckpointProof, LogProof, ProofStatus, ReceiptProof};
 pub use runs::{
     AccountStory, AdmissionStory, AgentStory, BoundStory, ChangeStory, CommitStory, ConnectionStory,
-    EarlierRunStory, FigureStory, FileStory, RunRow, RunSection, RunStory, RunVerdictStory, TestStory,
-    open_run_rows, workspace_row, workspace_run,
+    EarlierRunStory, FigureStory, FileStory, OpenRuns, RunRow, RunSection, RunStory, RunVerdictStory,
+    TestStory, open_run_rows, workspace_row, workspace_run,
 };
 
 /// How many runs, and how many executions, a report lists.

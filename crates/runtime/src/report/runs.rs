@@ -17,7 +17,7 @@ use super::proof::ReceiptProof;
 use super::{ReportError, ReportQuestion, ReportSource, TextPart, id_text};
 use crate::work::receipt::RUN_RECEIPT_KEY;
 
-pub use workspace::{open_run_rows, workspace_row, workspace_run};
+pub use workspace::{OpenRuns, open_run_rows, workspace_row, workspace_run};
 
 /// How much of a task, a reason or the output of tests is kept.
 const MAX_TEXT_BYTES: usize = 16 << 10;

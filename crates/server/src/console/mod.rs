@@ -206,7 +206,11 @@ const PAGES: &[Route] = &[
     page(
         "/usage",
         READ,
-        &[query("by", ParameterKind::Words(&["agent", "model", "day", "robot"]), "what to group by")],
+        &[
+            query("by", ParameterKind::Words(&["agent", "model", "day", "robot"]), "what to group by"),
+            query("from", TEXT, "the first day, in UTC"),
+            query("to", TEXT, "the last day, in UTC"),
+        ],
         pages::usage,
     ),
     page(

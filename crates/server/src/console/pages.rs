@@ -1,7 +1,10 @@
 //! The handlers of the pages: what each reads, and how it is rendered.
 
+use std::borrow::Cow;
+
 use crealeph_console::{self as view, PageFrame, Section};
 use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::policy::{RulesError, ThresholdsSource};
@@ -16,6 +19,7 @@ use super::{html, redirect, viewer};
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
+use crate::routes::robots::{BY_TIME, BacktestPart};
 use crate::routes::{
     approvals, entries as ledger, executions as builder, people, robots as robot_routes, usage as used,
     webhooks,
@@ -116,9 +120,11 @@ pub(super) fn robot(call: &Call) -> Result<Reply, Problem> {
 
 pub(super) fn executions(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
-    let events = builder::page(call, ROWS)?;
-    let list = view::ExecutionList { events: &events, robot: call.text("robot"), state: call.text("state") };
-    let live = call.text("cursor").is_none().then_some("");
+    let page = builder::current(call, ROWS)?;
+    let is_first = call.text("cursor").is_none();
+    let (robot, state) = (call.text("robot"), call.text("state"));
+    let list = view::ExecutionList { page: &page, is_first, robot, state };
+    let live = is_first.then_some("");
     let frame = PageFrame { viewer: &viewer, section: Section::Executions, title: "Executions", live };
     Ok(html(frame.of(view::executions(&viewer, &list))))
 }
@@ -161,59 +167,77 @@ pub(super) fn entry(call: &Call) -> Result<Reply, Problem> {
 
 pub(super) fn policy(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
-    let asked = call.identifier("robot", RobotId::parse)?;
     let who = call.who()?;
+    let asked = call.identifier("robot", RobotId::parse)?;
     if asked.as_ref().is_some_and(|robot| !who.covers(robot)) {
         return Err(Problem::unknown_id("robot"));
     }
     let robot = asked.clone().or_else(|| who.robot_id.clone());
     let robot = robot.unwrap_or_else(|| RobotId::from(TENANT_ROBOT));
-    let rules = &call.app.scopes.of(&who.tenant_id, &robot).rules;
-    let in_force = rules.thresholds();
-    let (confidence, staleness, lineage) = (
-        in_force.min_confidence.get(),
-        in_force.max_staleness_minutes.get(),
-        in_force.min_lineage_count.get(),
-    );
-    let number = |name: &str, usual: f64| match call.text(name).map(str::parse::<f64>) {
-        None => Ok(usual),
-        Some(Ok(number)) if number.is_finite() => Ok(number),
-        Some(_) => Err(Problem::parameter(name, "is not a number")),
-    };
-    let moved = ThresholdsSource {
-        min_confidence: number("minConfidence", confidence)?,
-        max_staleness_minutes: number("maxStalenessMinutes", staleness)?,
-        min_lineage_count: number("minLineageCount", lineage)?,
-    };
+    let in_force = call.app.scopes.of(&who.tenant_id, &robot).rules.thresholds();
     let text = |name: &'static str, in_force: f64| (name, in_force, call.text(name).map(str::to_owned));
     let form = view::BacktestForm {
         robot: asked.map_or_else(String::new, |robot| robot.as_str().to_owned()),
         thresholds: vec![
-            text("minConfidence", confidence),
-            text("maxStalenessMinutes", staleness),
-            text("minLineageCount", lineage),
+            text("minConfidence", in_force.min_confidence.get()),
+            text("maxStalenessMinutes", in_force.max_staleness_minutes.get()),
+            text("minLineageCount", in_force.min_lineage_count.get()),
         ],
     };
     let is_asked = form.thresholds.iter().any(|(_, _, asked)| asked.is_some());
-    let unusable = |why: RulesError| {
-        Problem::new(ProblemKind::BadParameter, format!("these thresholds cannot be used: {why}"))
-    };
-    let found = match is_asked {
-        false => None,
-        true => {
-            let found = robot_routes::backtested(call, &rules.with_thresholds(&moved).map_err(unusable)?)?;
-            let next = found.next.filter(|_| found.cut.is_some());
-            Some(view::BacktestPage { flipped: found.flipped, totals: found.totals, cut: found.cut, next })
-        }
-    };
+    let found = is_asked.then(|| backtest(call)).transpose()?;
     let frame = PageFrame { viewer: &viewer, section: Section::Policy, title: "Policy", live: None };
     Ok(html(frame.of(view::policy(&viewer, &form, found.as_ref()))))
 }
 
+/// Past decisions, newest first, under the rules that are in force for their robots, with the thresholds that the form moved.
+fn backtest(call: &Call) -> Result<view::BacktestPage, Problem> {
+    let number = |name: &str| match call.text(name).map(str::parse::<f64>) {
+        None => Ok(None),
+        Some(Ok(number)) if number.is_finite() => Ok(Some(number)),
+        Some(_) => Err(Problem::parameter(name, "is not a number")),
+    };
+    let moved = [number("minConfidence")?, number("maxStalenessMinutes")?, number("minLineageCount")?];
+    let tenant = &call.who()?.tenant_id;
+    let unusable = |why: RulesError| {
+        Problem::new(ProblemKind::BadParameter, format!("these thresholds cannot be used: {why}"))
+    };
+    let rules_of = |robot: &RobotId| {
+        let rules = &call.app.scopes.of(tenant, robot).rules;
+        let (own, [confidence, staleness, lineage]) = (rules.thresholds(), moved);
+        let thresholds = ThresholdsSource {
+            min_confidence: confidence.unwrap_or(own.min_confidence.get()),
+            max_staleness_minutes: staleness.unwrap_or(own.max_staleness_minutes.get()),
+            min_lineage_count: lineage.unwrap_or(own.min_lineage_count.get()),
+        };
+        rules.with_thresholds(&thresholds).map(Cow::Owned).map_err(unusable)
+    };
+    // What cannot be used is refused before there is a decision, too.
+    rules_of(&RobotId::from(TENANT_ROBOT))?;
+    let BacktestPart { report, reached } = robot_routes::backtested(call, Order::NewestFirst, rules_of)?;
+    let cut = report.cut.zip(report.next).zip(reached).map(|((cut, next), reached)| view::BacktestCut {
+        reached: reached.to_string(),
+        is_by_time: cut == BY_TIME,
+        next,
+    });
+    let is_first = call.text("cursor").is_none();
+    Ok(view::BacktestPage { flipped: report.flipped, totals: report.totals, is_first, cut })
+}
+
 pub(super) fn usage(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
+    let period = view::UsagePeriod { from: call.text("from"), to: call.text("to") };
+    let from = period.from.map(|day| time_of_day("from", day, "00:00:00Z")).transpose()?;
+    let to = period.to.map(|day| time_of_day("to", day, "23:59:59.999999999Z")).transpose()?;
+    let report = used::summed_up(call, (from, to))?;
     let frame = PageFrame { viewer: &viewer, section: Section::Usage, title: "Usage", live: None };
-    Ok(html(frame.of(view::usage(&viewer, &used::summed_up(call)?))))
+    Ok(html(frame.of(view::usage(&viewer, period, &report))))
+}
+
+/// A time of a day in UTC.
+fn time_of_day(name: &str, day: &str, time: &str) -> Result<Instant, Problem> {
+    let at = Instant::parse(&format!("{day}T{time}"));
+    at.map_err(|_| Problem::parameter(name, "is not a day like 2026-11-01"))
 }
 
 pub(super) fn access(call: &Call) -> Result<Reply, Problem> {

@@ -4,7 +4,8 @@ use axum::http::StatusCode;
 use crealeph_console::{self as view, OPEN_STATUSES, OUTPUT_BYTES, PageFrame, RunOutput, Section, UndoOffer};
 use crealeph_decision::access::Permission;
 use crealeph_runtime::receipts::RunFileError;
-use crealeph_runtime::report::RunStory;
+use crealeph_runtime::report::{OpenRuns, RunStory};
+use crealeph_runtime::work::RunSummary;
 
 use super::pages::ROWS;
 use super::{html, redirect, viewer};
@@ -27,15 +28,23 @@ pub(super) fn runs(call: &Call) -> Result<Reply, Problem> {
     let has_workspace = call.who()?.robot_id.is_none() && call.own_runs()?.is_some();
     // What is open has not ended in any way.
     let is_of_open = status.is_none_or(|status| OPEN_STATUSES.contains(&status));
-    let mut open = if is_first && is_of_open { work::open_rows(call)? } else { None };
-    if let Some((rows, _)) = &mut open {
-        rows.retain(|row| agent.is_none_or(|agent| row.agent.as_deref() == Some(agent)));
-        rows.retain(|row| status.is_none_or(|status| row.status == status));
-    }
-    let list = view::RunList { runs: &runs, open, next, agent, status, has_workspace };
+    let is_wanted = |run: &RunSummary| {
+        agent.is_none_or(|agent| run.agent.as_deref() == Some(agent))
+            && status.is_none_or(|status| run.state.as_str() == status)
+    };
+    let open = if is_first && is_of_open { work::open_rows(call, is_wanted)? } else { None };
+    open.iter().for_each(log_unreadable);
+    let list = view::RunList { runs: &runs, open: open.as_ref(), next, agent, status, has_workspace };
     let live = is_first.then_some("");
     let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live };
     Ok(html(frame.of(view::runs(&viewer, &list))))
+}
+
+/// A page names the runs whose files cannot be read; why, which may name paths of this machine, is for who runs the server.
+pub(super) fn log_unreadable(open: &OpenRuns) {
+    for (run, why) in &open.unreadable {
+        tracing::warn!("run {run} of the workspace on this machine is not listed: {why}");
+    }
 }
 
 /// The run that the path names. One elsewhere that has not ended has no page here, but its held change has.

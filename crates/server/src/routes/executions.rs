@@ -15,6 +15,7 @@ use crealeph_runtime::builder::{
 };
 use crealeph_runtime::client::REASON_HEADER;
 use crealeph_runtime::entries::{PageQuery, bounded_page, page_json};
+use crealeph_runtime::report::{ExecutionListQuery, ExecutionPage, execution_page};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::robots;
@@ -94,29 +95,48 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
 }
 
 /// A page of the matching events, newest first.
-pub(crate) fn page(call: &Call, limit: usize) -> Result<EntryPage, Problem> {
+fn page(call: &Call, limit: usize) -> Result<EntryPage, Problem> {
+    let Some(asked) = executions_asked(call, limit)? else {
+        return Ok(EntryPage { entries: Vec::new(), next: None });
+    };
+    let ExecutionListQuery { robot_id, state, cursor, limit, max_bytes } = asked;
+    let kind = Some(Name::parse(EXECUTION_EVENT).map_err(|_| unnamed_state())?);
+    let filter = Filter { robot_id, kind, state, ..Filter::default() };
+    let query = PageQuery { filter, order: Order::NewestFirst, cursor, limit, max_bytes };
+    let who = call.who()?;
+    Ok(bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?)
+}
+
+/// A page of executions by their newest events; of a state, those that are in it now.
+pub(crate) fn current(call: &Call, limit: usize) -> Result<ExecutionPage, Problem> {
+    let who = call.who()?;
+    match executions_asked(call, limit)? {
+        Some(query) => Ok(execution_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?),
+        None => Ok(ExecutionPage::default()),
+    }
+}
+
+/// Which executions are asked for; `None` if their robot is not one that the key may see.
+fn executions_asked(call: &Call, limit: usize) -> Result<Option<ExecutionListQuery>, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
     let state = match call.text("state").map(ExecutionState::parse) {
         Some(None) => return Err(Problem::parameter("state", "is not a state of an execution")),
-        Some(Some(state)) => Some(state.as_str()),
+        Some(Some(state)) => Some(Name::parse(state.as_str()).map_err(|_| unnamed_state())?),
         None => None,
     };
-    let named = |word: Option<&str>| {
-        word.map(Name::parse).transpose().map_err(|_| Problem::parameter("state", "is not a valid name"))
-    };
-    let filter = Filter {
+    let query = ExecutionListQuery {
         robot_id: asked.clone().or_else(|| who.robot_id.clone()),
-        kind: named(Some(EXECUTION_EVENT))?,
-        state: named(state)?,
-        ..Filter::default()
+        state,
+        cursor: call.cursor()?,
+        limit,
+        max_bytes: ServerBounds::size(call.bounds().max_page_bytes),
     };
-    if asked.is_some_and(|robot| !who.covers(&robot)) {
-        return Ok(EntryPage { entries: Vec::new(), next: None });
-    }
-    let (cursor, max_bytes) = (call.cursor()?, ServerBounds::size(call.bounds().max_page_bytes));
-    let query = PageQuery { filter, order: Order::NewestFirst, cursor, limit, max_bytes };
-    Ok(bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?)
+    Ok(asked.is_none_or(|robot| who.covers(&robot)).then_some(query))
+}
+
+fn unnamed_state() -> Problem {
+    Problem::parameter("state", "is not a valid name")
 }
 
 pub(super) fn show(call: &Call) -> Result<Reply, Problem> {

@@ -1,5 +1,6 @@
 //! Robots: listed, their snapshots, their status. Policy evaluation.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use axum::http::StatusCode;
@@ -10,7 +11,8 @@ use crealeph_contracts::scalar::RobotId;
 use crealeph_contracts::{PolicyInput, Report};
 use crealeph_decision::policy::{Rules, RulesSource, evaluate};
 use crealeph_decision::snapshot::Snapshot;
-use crealeph_runtime::backtest::{BacktestReport, BacktestScope, BacktestTotals, backtest};
+use crealeph_ledger::Order;
+use crealeph_runtime::backtest::{BacktestReport, BacktestScope, BacktestSummary, BacktestTotals, backtest};
 use crealeph_runtime::robot::{self, RobotSummary};
 use crealeph_runtime::robot_report::{RobotPage, RobotStatusReport};
 
@@ -21,6 +23,9 @@ use crate::settings::ServerBounds;
 
 /// How many decisions a backtest looks at by default.
 const USUAL_DECISIONS: usize = 1_000;
+/// What ends it before.
+const BY_LIMIT: &str = "limit";
+pub(crate) const BY_TIME: &str = "time";
 
 const USUAL_PAGE: usize = 100;
 
@@ -113,11 +118,24 @@ pub(super) fn evaluate_policy(call: &Call) -> Result<Reply, Problem> {
 }
 
 pub(super) fn backtest_policy(call: &Call) -> Result<Reply, Problem> {
-    Ok(Reply::json_of(&backtested(call, &rules_of_body(call)?)?))
+    let rules = rules_of_body(call)?;
+    let found = backtested(call, Order::OldestFirst, |_| Ok(Cow::Borrowed(&rules)))?;
+    Ok(Reply::json_of(&found.report))
 }
 
-/// Past decisions under other rules.
-pub(crate) fn backtested(call: &Call, rules: &Rules) -> Result<BacktestReport, Problem> {
+/// A part of a backtest.
+pub(crate) struct BacktestPart {
+    pub report: BacktestReport,
+    /// When the last decision that was looked at was recorded.
+    pub reached: Option<crealeph_contracts::instant::Instant>,
+}
+
+/// Past decisions under other rules, which `rules_of` gives for each robot.
+pub(crate) fn backtested<'r>(
+    call: &Call,
+    order: Order,
+    rules_of: impl Fn(&RobotId) -> Result<Cow<'r, Rules>, Problem>,
+) -> Result<BacktestPart, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
     let (since, cursor) = (call.instant("since")?, call.cursor()?);
@@ -125,27 +143,24 @@ pub(crate) fn backtested(call: &Call, rules: &Rules) -> Result<BacktestReport, P
     // What is left is for the answer.
     let end = Instant::now() + ServerBounds::time(call.bounds().request_timeout_ms) / 2;
     let is_seen = asked.as_ref().is_none_or(|robot| who.covers(robot));
-    let scope = BacktestScope { robot_id: asked.or_else(|| who.robot_id.clone()), since, cursor };
+    let scope = BacktestScope { robot_id: asked.or_else(|| who.robot_id.clone()), since, order, cursor };
     let (mut cut, mut flipped) = (None, Vec::new());
     let goes_on = |totals: &BacktestTotals| {
         cut = match totals.decisions + totals.unreadable {
             // At least one, so that the next one gets further.
-            looked if looked >= limit => Some("limit"),
-            looked if looked > 0 && Instant::now() >= end => Some("time"),
+            looked if looked >= limit => Some(BY_LIMIT),
+            looked if looked > 0 && Instant::now() >= end => Some(BY_TIME),
             _ => None,
         };
         cut.is_none()
     };
-    let (totals, next) = match is_seen {
-        false => (BacktestTotals::default(), None),
-        true => {
-            let found =
-                backtest(call.ledger(), &who.tenant_id, rules, &scope, goes_on, |one| flipped.push(one))?;
-            (found.totals, found.next)
-        }
+    let found = match is_seen {
+        false => BacktestSummary::default(),
+        true => backtest(call.ledger(), &who.tenant_id, rules_of, &scope, goes_on, |one| flipped.push(one))?,
     };
+    let BacktestSummary { totals, next, reached } = found;
     let next = next.map(|cursor| cursor.to_string());
-    Ok(BacktestReport { flipped, totals, cut: cut.map(Into::into), next })
+    Ok(BacktestPart { report: BacktestReport { flipped, totals, cut: cut.map(Into::into), next }, reached })
 }
 
 /// The rules in a body: read strictly first, since a repeated key is an error here as everywhere.

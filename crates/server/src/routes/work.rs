@@ -12,10 +12,10 @@ use crealeph_runtime::receipts::{
     LoggedRun, LoggedRunReport, RunFileError, RunLogQuery, record_report, run_of_log, runs_of_log,
 };
 use crealeph_runtime::report::{
-    KeySource, ReportOrigin, ReportQuestion, ReportSource, ReportSubject, RunComparison, RunOutcome, RunRow,
-    RunStory, activity, compare_runs, open_run_rows,
+    KeySource, OpenRuns, ReportOrigin, ReportQuestion, ReportSource, ReportSubject, RunComparison,
+    RunOutcome, RunStory, activity, compare_runs, open_run_rows,
 };
-use crealeph_runtime::work::{OutputPart, RunReader, RunsError};
+use crealeph_runtime::work::{OutputPart, RunReader, RunSummary, RunsError};
 use serde_json::json;
 
 use super::{CURSOR, LIMIT, answer, in_path, query, report as reports, required};
@@ -283,17 +283,21 @@ fn output(call: &Call) -> Result<Reply, Problem> {
 }
 
 fn open(call: &Call) -> Result<Reply, Problem> {
-    let (runs, has_more) = open_rows(call)?.unwrap_or_default();
-    Ok(Reply::json_of(&json!({ "runs": runs, "hasMore": has_more })))
+    let open = open_rows(call, |_| true)?.unwrap_or_default();
+    match open.unreadable.into_iter().next() {
+        Some((_, why)) => Err(why.into()),
+        None => Ok(Reply::json_of(&json!({ "runs": open.rows, "hasMore": open.has_more }))),
+    }
 }
 
-/// The open runs of the workspace on this machine, and whether there are more; absent if there is none that the key may see. For whom an
-/// open run is, no entry says yet, so a key that is restricted to a robot sees none.
-pub(crate) fn open_rows(call: &Call) -> Result<Option<(Vec<RunRow>, bool)>, Problem> {
-    match call.own_runs()?.filter(|_| call.who().is_ok_and(|who| who.robot_id.is_none())) {
-        Some(reader) => Ok(Some(open_run_rows(&reader)?)),
-        None => Ok(None),
-    }
+/// The open runs of the workspace on this machine that are wanted; absent if there is none that the key may see. For whom an open run is,
+/// no entry says yet, so a key that is restricted to a robot sees none.
+pub(crate) fn open_rows(
+    call: &Call,
+    is_wanted: impl Fn(&RunSummary) -> bool,
+) -> Result<Option<OpenRuns>, Problem> {
+    let reader = call.own_runs()?.filter(|_| call.who().is_ok_and(|who| who.robot_id.is_none()));
+    Ok(reader.map(|reader| open_run_rows(&reader, is_wanted)))
 }
 
 fn compare(call: &Call) -> Result<Reply, Problem> {

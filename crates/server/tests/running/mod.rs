@@ -8,8 +8,9 @@ use crealeph_contracts::json::{JsonObject, Limits};
 use crealeph_contracts::scalar::{ClientKey, KeyId, Name, RobotId, TenantId};
 use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::access::{LinkRequest, PersonSession, create_key, create_link, open_for_person};
-use crealeph_runtime::agents::Agents;
+use crealeph_runtime::agents::load;
 use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::webhook::WebhookSettings;
 use crealeph_server::{ReportRenderer, Server, ServerBounds, ServerParts, ServerSettings};
 
@@ -38,7 +39,19 @@ impl Running {
 
     /// One that answers to these names too, maybe behind a proxy with TLS.
     pub fn of(hosts: Vec<String>, is_behind_proxy: bool) -> Running {
+        Running::serve(hosts, is_behind_proxy, "")
+    }
+
+    /// One with the agents and the rules of a configuration.
+    pub fn configured(configuration: &str) -> Running {
+        Running::serve(Vec::new(), false, configuration)
+    }
+
+    fn serve(hosts: Vec<String>, is_behind_proxy: bool, configuration: &str) -> Running {
         let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("crealeph.toml");
+        std::fs::write(&file, configuration).unwrap();
+        let configuration = Configuration::find(Some(&file)).unwrap();
         let location = Location::File(folder.path().join("ledger.db"));
         let ledger = Ledger::init(&location, LedgerOptions::default()).unwrap();
         let settings = ServerSettings {
@@ -49,7 +62,8 @@ impl Running {
             bounds: ServerBounds::default(),
             webhooks: WebhookSettings::default(),
         };
-        let (agents, scopes) = (Agents::default(), Scopes::default());
+        let agents = load(&configuration, folder.path()).unwrap();
+        let scopes = Scopes::load(&configuration, None).unwrap();
         let (ledger_served, renderer) = (ledger.clone(), RENDERER);
         let parts =
             ServerParts { ledger: ledger_served, agents, scopes, settings, renderer, workspace: None };
@@ -87,6 +101,14 @@ impl Running {
             (None, Draft::parse(text.as_bytes(), &Limits::own(text.len())).unwrap())
         });
         self.ledger.append_as(&TenantId::parse(tenant).unwrap(), batch.collect()).unwrap();
+    }
+
+    /// Appends one, and says its id and when it was recorded.
+    pub fn append_reported(&self, tenant: &str, entry: &Value) -> (String, String) {
+        let text = entry.to_string();
+        let draft = Draft::parse(text.as_bytes(), &Limits::own(text.len())).unwrap();
+        let appended = self.ledger.append_as(&TenantId::parse(tenant).unwrap(), vec![(None, draft)]).unwrap();
+        (appended[0].id.to_string(), appended[0].created_at.to_string())
     }
 
     /// The token of a session that a person has opened with a passkey.

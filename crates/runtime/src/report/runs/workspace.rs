@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{ClientKey, Name};
+use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::Filter;
 use crealeph_verify::{VerifiedReceipt, read_unproven};
 
@@ -80,14 +81,31 @@ fn robots_runs(
     Ok(Some(runs))
 }
 
-/// The runs of a workspace that are running, unsettled or held, the newest first, and whether there are more than are listed.
-///
-/// # Errors
-/// When they cannot be read.
-pub fn open_run_rows(reader: &RunReader) -> Result<(Vec<RunRow>, bool), ReportError> {
-    let open = reader.open_runs();
-    let rows = open.iter().take(MAX_LISTED).map(|summary| workspace_row(reader, summary));
-    Ok((rows.collect::<Result<_, _>>()?, open.len() > MAX_LISTED))
+/// Runs of a workspace that are running, unsettled or held.
+#[derive(Debug, Default)]
+pub struct OpenRuns {
+    /// The newest of them, newest first.
+    pub rows: Vec<RunRow>,
+    /// There are more than are listed.
+    pub has_more: bool,
+    /// Those of which a file cannot be read, and why.
+    pub unreadable: Vec<(Uuid, ReportError)>,
+}
+
+/// The runs of a workspace that are running, unsettled or held, as far as they are wanted.
+pub fn open_run_rows(reader: &RunReader, is_wanted: impl Fn(&RunSummary) -> bool) -> OpenRuns {
+    let mut open = OpenRuns::default();
+    for (at, summary) in reader.open_runs().iter().filter(|summary| is_wanted(summary)).enumerate() {
+        if at >= MAX_LISTED {
+            open.has_more = true;
+            break;
+        }
+        match workspace_row(reader, summary) {
+            Ok(row) => open.rows.push(row),
+            Err(why) => open.unreadable.push((summary.run, why)),
+        }
+    }
+    open
 }
 
 /// A run of a workspace in one line.
