@@ -212,7 +212,7 @@ impl Sandbox {
                 Some(BarePlan { scratch: made.path().as_os_str().to_owned(), missing: missing.clone() });
         }
         let secrets = spec.grants.secret_values();
-        let redactor = Redactor::new(secrets.iter().map(Vec::as_slice));
+        let redactor = Redactor::new(secrets.iter().map(Vec::as_slice))?;
         let run = Run::start(&self.starter, &state, spec, &request)?;
         let ended = run.attend(spec, cancel, output, &redactor);
         let outcome = ended?.into_outcome(spec, cgroup.as_ref(), &redactor);

@@ -41,7 +41,8 @@ impl Agent for Process {
     fn call(&self, input: &Valid<AgentInput>, cancel: &Cancel) -> Call {
         let ran = self.spec(input).and_then(|spec| {
             let secrets = spec.grants.secret_values();
-            Ok((self.sandbox.run(&spec, cancel)?, Redactor::new(secrets.iter().map(Vec::as_slice))))
+            let redactor = Redactor::new(secrets.iter().map(Vec::as_slice))?;
+            Ok((self.sandbox.run(&spec, cancel)?, redactor))
         });
         match ran {
             Ok((outcome, secrets)) => {
@@ -85,7 +86,10 @@ impl Process {
             }
         }
         settings.read.iter().for_each(|path| grant(&mut grants, path));
-        add_values(&mut grants, &settings.env, &settings.secrets, &settings.secret_files)?;
+        grants.env.extend(settings.env.iter().map(|(name, value)| (name.into(), value.into())));
+        for secret in secrets(&settings.secrets, &settings.secret_files) {
+            grants.secrets.push(secret?);
+        }
         // The folder is there inside when something in it is; relative words of the command then lead to it.
         let has_folder = grants.read.iter().any(|place| place.at.starts_with(&settings.folder));
         let mut spec = Spec::new(command);
@@ -184,21 +188,13 @@ pub(crate) fn preset_grants(presets: &[Preset]) -> Result<Grants, SandboxError> 
     Ok(grants)
 }
 
-/// Adds the variables and secrets that a configuration names.
-pub(crate) fn add_values(
-    grants: &mut Grants,
-    env: &BTreeMap<String, String>,
-    secrets: &[String],
-    secret_files: &BTreeMap<String, PathBuf>,
-) -> Result<(), SandboxError> {
-    grants.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
-    for name in secrets {
-        grants.secrets.push(Secret::from_env(name, Exposure::Variable)?);
-    }
-    for (name, path) in secret_files {
-        grants.secrets.push(Secret::from_file(name, path, Exposure::File)?);
-    }
-    Ok(())
+/// The secrets that a configuration names, as they are now.
+pub(crate) fn secrets<'c>(
+    variables: &'c [String],
+    files: &'c BTreeMap<String, PathBuf>,
+) -> impl Iterator<Item = Result<Secret, SandboxError>> + 'c {
+    let variables = variables.iter().map(|name| Secret::from_env(name, Exposure::Variable));
+    variables.chain(files.iter().map(|(name, path)| Secret::from_file(name, path, Exposure::File)))
 }
 
 /// Makes the program that a command names readable in the sandbox; a path is made absolute from

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use crealeph_contracts::text::with_causes;
 use crealeph_sandbox::{Cancel, Redactor};
 use ureq::http::{HeaderValue, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -122,7 +123,9 @@ impl Transport {
             headers.push((name.clone(), value));
             values.push(secret);
         }
-        Ok(Secrets { headers, redactor: Redactor::new(values.iter().map(Vec::as_slice)) })
+        let redactor = Redactor::new(values.iter().map(Vec::as_slice));
+        let redactor = redactor.map_err(|error| NoAnswer::uncalled(with_causes(&error)))?;
+        Ok(Secrets { headers, redactor })
     }
 
     /// Sends the request and waits for the whole answer.

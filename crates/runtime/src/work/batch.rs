@@ -172,7 +172,7 @@ impl<'b> PlannedBatch<'b> {
         for item in items {
             paths::check(item, root)?;
             let agent = work.agent_for(item, options.agent.as_deref())?;
-            let secrets = RunSecrets::new(agent);
+            let secrets = RunSecrets::read(agent)?;
             if let Some(place) = secrets.place_in_request(item, agent) {
                 let item = secrets.redacted(item.id.as_str());
                 return Err(WorkError::SecretInRequest { item, place });

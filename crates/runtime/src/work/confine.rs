@@ -4,21 +4,27 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crealeph_sandbox::{
-    GrantedPath, Grants, HOME, Network, ResourceLimits, SandboxError, Seed, Spec, find_toolchains,
+    GrantedPath, Grants, Network, ResourceLimits, SandboxError, Spec, find_toolchains,
 };
 
 use super::config::{Granted, WorkAgent};
-use crate::agents::process::{add_values, grant, grant_program, preset_grants};
+use super::secrets::GrantedSecrets;
+use crate::agents::process::{grant, grant_program, preset_grants};
 use crate::configuration::absolute;
 
 const GIT: &str = ".git";
 /// Where a command has the prompt.
 pub(super) const PROMPT: &str = "{prompt}";
 
-/// The grants of a table of the configuration. What is in the workspace is in the view already.
-pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {
+/// The grants of a table of the configuration, with its secrets as they were read. What is in the workspace is in the view already.
+pub(super) fn grants(
+    granted: &Granted,
+    secrets: &GrantedSecrets,
+    workspace: &Path,
+) -> Result<Grants, Arc<SandboxError>> {
     let mut grants = match granted.toolchains {
         true => toolchains(workspace, granted.hosts.is_empty()),
         false => Grants::default(),
@@ -29,10 +35,8 @@ pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, Sand
     };
     outside(&granted.read).iter().for_each(|path| grant(&mut grants, path));
     grants.copy_on_write.extend(outside(&granted.caches).into_iter().map(GrantedPath::same));
-    for (from, inside) in &granted.home {
-        grants.seed(Seed::from_file(from, Path::new(HOME).join(inside))?);
-    }
-    add_values(&mut grants, &granted.env, &granted.secrets, &granted.secret_files)?;
+    grants.env.extend(granted.env.iter().map(|(name, value)| (name.into(), value.into())));
+    secrets.add_to(&mut grants)?;
     git_directories(workspace).iter().for_each(|path| grant(&mut grants, path));
     Ok(grants)
 }
@@ -55,10 +59,11 @@ fn toolchains(workspace: &Path, is_offline: bool) -> Grants {
 /// is filled into is someone's text and grants nothing, whatever it says.
 pub(super) fn agent_spec(
     agent: &WorkAgent,
+    secrets: &GrantedSecrets,
     prompt: &str,
     workspace: &Path,
-) -> Result<Spec<'static>, SandboxError> {
-    let mut grants = grants(&agent.granted, workspace)?;
+) -> Result<Spec<'static>, Arc<SandboxError>> {
+    let mut grants = grants(&agent.granted, secrets, workspace)?;
     let mut command = Vec::with_capacity(agent.command.len());
     for (position, word) in agent.command.iter().enumerate() {
         command.push(match (word.contains(PROMPT), position) {

@@ -142,15 +142,16 @@ impl AgentExam<'_> {
         let workspace = Workspace::open(self.workspace)?;
         let private = paths_inside(workspace.path(), self.private);
         let scratch = workspace.path().join(SCRATCH);
+        let secrets = RunSecrets::read(agent)?;
         let tests = TestRunner {
             workspace: &workspace,
             sandbox,
             agent,
+            secrets: &secrets.tests,
             private: &private,
             scratch: &scratch,
             log: None,
         };
-        let secrets = RunSecrets::new(agent);
         let interrupt = Interrupt::default();
         Ok(match tests.run(command, &[], &interrupt, &|text| secrets.redacted(text)) {
             Ok(report) => TESTS.good(match report.counts {

@@ -322,10 +322,15 @@ impl Work {
     pub(super) fn origin(&self, agent: &WorkAgent) -> Result<RunOrigin, WorkError> {
         let sandbox = self.sandbox(agent)?;
         let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        let facts = known
-            .entry(agent.name.clone())
-            .or_insert_with(|| origin::agent_facts(agent, sandbox, self.workspace.path()));
-        Ok(RunOrigin { agent: facts.clone(), started_by: self.user.clone() })
+        let facts = match known.get(&agent.name) {
+            Some(facts) => facts.clone(),
+            None => {
+                let facts = origin::agent_facts(agent, sandbox, self.workspace.path())?;
+                known.insert(agent.name.clone(), facts.clone());
+                facts
+            }
+        };
+        Ok(RunOrigin { agent: facts, started_by: self.user.clone() })
     }
 
     /// What runs an item of this agent.
@@ -335,7 +340,7 @@ impl Work {
         run: &Uuid,
         progress: &'r (dyn Fn(RunStage) + Sync),
     ) -> Result<ItemRunner<'r>, WorkError> {
-        let secrets = RunSecrets::new(agent);
+        let secrets = RunSecrets::read(agent)?;
         Ok(ItemRunner {
             log: RunLog::new(self.runs.folder(run), secrets.redactor().clone()),
             workspace: &self.workspace,

@@ -84,7 +84,7 @@ impl ChangeTarget {
 /// Refuses an item that may not be run at all, as a batch of items is refused.
 pub(super) fn check_item(work: &Work, item: &WorkItem, agent: &WorkAgent) -> Result<(), WorkError> {
     paths::check(item, work.workspace.path())?;
-    let secrets = RunSecrets::new(agent);
+    let secrets = RunSecrets::read(agent)?;
     match secrets.place_in_request(item, agent) {
         Some(place) => Err(WorkError::SecretInRequest { item: secrets.redacted(item.id.as_str()), place }),
         None => Ok(()),

@@ -447,7 +447,7 @@ mod tests {
     use super::*;
 
     fn log(folder: &Path, secrets: &[&[u8]]) -> RunLog {
-        RunLog::new(folder.to_owned(), Redactor::new(secrets.iter().copied()))
+        RunLog::new(folder.to_owned(), Redactor::new(secrets.iter().copied()).unwrap())
     }
 
     fn read(folder: &Path) -> Vec<LogRecord> {

@@ -11,12 +11,12 @@ use crealeph_contracts::digest::{Blake3, Sha256};
 use crealeph_contracts::provenance::{AgentFacts, LocalUser};
 use crealeph_contracts::receipt::ProofArtifact;
 use crealeph_contracts::scalar::{Literal, Name, Text};
-use crealeph_sandbox::{Cancel, ResourceLimits, Sandbox};
+use crealeph_sandbox::{Cancel, ResourceLimits, Sandbox, SandboxError};
 
 use super::config::{Granted, WorkAgent};
 use super::confine::{PROMPT, agent_spec};
 use super::receipt::Signer;
-use super::secrets::RunSecrets;
+use super::secrets::{GrantedSecrets, RunSecrets};
 use crate::account::Account;
 use crate::configuration::absolute;
 
@@ -51,15 +51,19 @@ fn fingerprint(verifier_key: &str) -> Option<Name> {
 
 /// The agent as it is configured, and as it is found on this machine. Its program is asked for its version inside the sandbox,
 /// without network and without any secret, if the configuration says how.
-pub(super) fn agent_facts(agent: &WorkAgent, sandbox: &Sandbox, workspace: &Path) -> AgentFacts {
-    let secrets = RunSecrets::new(agent);
+pub(super) fn agent_facts(
+    agent: &WorkAgent,
+    sandbox: &Sandbox,
+    workspace: &Path,
+) -> Result<AgentFacts, SandboxError> {
+    let secrets = RunSecrets::read(agent)?;
     let program = agent.program().and_then(|path| path.canonicalize().ok());
     let scripts = agent.command.iter().skip(1).filter(|word| !word.is_empty() && !word.contains(PROMPT));
     let scripts = scripts.filter_map(|word| {
         let path = absolute(&agent.folder, word);
         Some(ProofArtifact { hash: digest(&path)?, path: Text::new(&path.to_string_lossy())? })
     });
-    AgentFacts {
+    Ok(AgentFacts {
         name: Name::parse(&agent.name).unwrap_or_else(|_| UNKNOWN.into()),
         command: agent.command.iter().map(|word| secrets.redacted(word).into()).collect(),
         program_blake3: program.as_deref().and_then(digest),
@@ -67,7 +71,7 @@ pub(super) fn agent_facts(agent: &WorkAgent, sandbox: &Sandbox, workspace: &Path
         program: program.and_then(|path| Text::new(&path.to_string_lossy())),
         scripts: scripts.take(MAX_SCRIPTS).collect(),
         models: None,
-    }
+    })
 }
 
 /// The digest of a file that is one.
@@ -99,7 +103,7 @@ pub(super) fn version(agent: &WorkAgent, sandbox: &Sandbox, workspace: &Path) ->
     let mut asked = agent.clone();
     asked.command = vec![program.clone()];
     asked.granted = granted;
-    let mut spec = agent_spec(&asked, "", workspace).ok()?;
+    let mut spec = agent_spec(&asked, &GrantedSecrets::default(), "", workspace).ok()?;
     // Not as part of the command: there a word that names a file makes it readable.
     spec.command.extend(agent.version.iter().map(Into::into));
     spec.cwd = None;

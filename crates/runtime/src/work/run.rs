@@ -2,6 +2,7 @@
 //! steps from one stage to the next; touches nothing outside the view.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::{Admission, SandboxFacts};
@@ -244,10 +245,10 @@ impl ItemRunner<'_> {
     }
 
     /// What the agent is run with.
-    fn spec(&self, item: &WorkItem) -> Result<Spec<'static>, SandboxError> {
+    fn spec(&self, item: &WorkItem) -> Result<Spec<'static>, Arc<SandboxError>> {
         let root = self.workspace.path();
         let prompt = self.agent.prompt.fill(item);
-        let mut spec = confine::agent_spec(self.agent, &prompt, root)?;
+        let mut spec = confine::agent_spec(self.agent, &self.secrets.agent, &prompt, root)?;
         let inside = |name: &str| Path::new(HOME).join(name);
         let (item_file, prompt_file) = (inside(ITEM_FILE), inside(PROMPT_FILE));
         let text = to_json(item);
@@ -364,6 +365,7 @@ impl ItemRunner<'_> {
             workspace: self.workspace,
             sandbox: self.sandbox,
             agent: self.agent,
+            secrets: &self.secrets.tests,
             private: self.private,
             scratch: &self.scratch,
             log: Some(&self.log),

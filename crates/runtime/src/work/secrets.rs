@@ -2,15 +2,19 @@
 //! the messages with which such a run is denied. A secret shorter than eight bytes is redacted when it is captured, but denies nothing:
 //! it would be found in ordinary files.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::to_json;
 use crealeph_decision::work::led_to;
-use crealeph_sandbox::{Exposure, Grants, HOME, REDACTED, Redactor, Secret, Seed};
+use crealeph_sandbox::{Grants, HOME, REDACTED, Redactor, SandboxError, Secret, Seed};
 use crealeph_workspace::{Arrival, Arrived};
 
 use super::config::{Granted, Hide, WorkAgent};
 use super::hidden::HiddenPaths;
 use super::trace::Trace;
+use crate::agents::process::secrets;
 
 /// The shortest secret that denies a run.
 const MIN_DENIED_BYTES: usize = 8;
@@ -18,9 +22,65 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// How every denial for a secret begins.
 const SECRET: &str = "Secret in";
 
-/// The secrets of an agent and its tests, as they are now.
+/// The secrets that a table of the configuration grants, as they were when they were read: what is granted is what is redacted, although
+/// a file is replaced meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct GrantedSecrets {
+    secrets: Vec<Secret>,
+    seeds: Vec<Seed>,
+    /// Why one of them could not be read.
+    unreadable: Option<Arc<SandboxError>>,
+}
+
+impl GrantedSecrets {
+    /// Reads them. One that cannot be read matters when it is to be granted.
+    fn read(granted: &Granted) -> Self {
+        let mut read = GrantedSecrets::default();
+        let seeds = granted.home.iter().map(|(from, inside)| Seed::from_file(from, Path::new(HOME).join(inside)));
+        for seed in seeds {
+            match seed {
+                Ok(seed) => read.seeds.push(seed),
+                Err(error) => read.note(error),
+            }
+        }
+        for secret in secrets(&granted.secrets, &granted.secret_files) {
+            match secret {
+                Ok(secret) => read.secrets.push(secret),
+                Err(error) => read.note(error),
+            }
+        }
+        read
+    }
+
+    fn note(&mut self, error: SandboxError) {
+        self.unreadable.get_or_insert_with(|| Arc::new(error));
+    }
+
+    /// Grants all of them.
+    ///
+    /// # Errors
+    /// When one of them could not be read.
+    pub(super) fn add_to(&self, grants: &mut Grants) -> Result<(), Arc<SandboxError>> {
+        if let Some(error) = &self.unreadable {
+            return Err(error.clone());
+        }
+        self.seeds.iter().for_each(|seed| grants.seed(seed.clone()));
+        grants.secrets.extend(self.secrets.iter().cloned());
+        Ok(())
+    }
+
+    /// The values that must not show.
+    fn values(&self) -> Vec<Vec<u8>> {
+        let (secrets, seeds) = (self.secrets.clone(), self.seeds.clone());
+        Grants { secrets, seeds, ..Grants::default() }.secret_values()
+    }
+}
+
+/// The secrets of an agent and its tests, as they were when they were read.
 #[derive(Debug)]
 pub(super) struct RunSecrets {
+    pub(super) agent: GrantedSecrets,
+    pub(super) tests: GrantedSecrets,
     /// All of them, to be redacted.
     all: Redactor,
     /// Those that deny a run.
@@ -28,13 +88,20 @@ pub(super) struct RunSecrets {
 }
 
 impl RunSecrets {
-    pub(super) fn new(agent: &WorkAgent) -> Self {
-        let values: Vec<Vec<u8>> = [&agent.granted, &agent.test].into_iter().flat_map(values).collect();
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When they cannot be redacted.
+    pub(super) fn read(agent: &WorkAgent) -> Result<Self, SandboxError> {
+        let (tests, agent) = (GrantedSecrets::read(&agent.test), GrantedSecrets::read(&agent.granted));
+        let values = [agent.values(), tests.values()].concat();
         let long = values.iter().filter(|value| value.len() >= MIN_DENIED_BYTES);
-        RunSecrets {
-            denied: Redactor::new(long.map(Vec::as_slice)),
-            all: Redactor::new(values.iter().map(Vec::as_slice)),
-        }
+        Ok(RunSecrets {
+            denied: Redactor::new(long.map(Vec::as_slice))?,
+            all: Redactor::new(values.iter().map(Vec::as_slice))?,
+            agent,
+            tests,
+        })
     }
 
     /// A text without the secrets.
@@ -132,18 +199,4 @@ impl RunSecrets {
 /// Whether a run was denied for a secret: nothing is kept of it but its receipt (R34).
 pub(super) fn is_for_secret(reason: &str) -> bool {
     reason.starts_with(SECRET)
-}
-
-/// What a table grants that must not show. What cannot be read now cannot be granted either.
-fn values(granted: &Granted) -> Vec<Vec<u8>> {
-    let mut grants = Grants::default();
-    let variables = granted.secrets.iter().map(|name| Secret::from_env(name, Exposure::Variable));
-    let files = granted.secret_files.iter().map(|(name, path)| Secret::from_file(name, path, Exposure::File));
-    grants.secrets.extend(variables.chain(files).filter_map(Result::ok));
-    let seeds = granted
-        .home
-        .iter()
-        .map(|(from, inside)| Seed::from_file(from, std::path::Path::new(HOME).join(inside)));
-    grants.seeds.extend(seeds.filter_map(Result::ok));
-    grants.secret_values()
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crealeph_contracts::scalar::Count;
 use crealeph_contracts::text::with_causes;
@@ -19,6 +19,7 @@ use super::interrupt::Interrupt;
 use super::log::{LogSource, RunLog};
 use super::missing;
 use super::run::process_end;
+use super::secrets::GrantedSecrets;
 use super::stage::ChangeContents;
 
 /// Where the contents of the change are found while it is applied.
@@ -50,6 +51,9 @@ pub(super) struct FailedTests {
 pub(super) enum TestError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// What they are granted.
+    #[error(transparent)]
+    Grants(#[from] Arc<SandboxError>),
     #[error(transparent)]
     Keep(#[from] KeepError),
     #[error("cannot make a handle to end them")]
@@ -67,6 +71,8 @@ pub(super) struct TestRunner<'t> {
     pub(super) workspace: &'t Workspace,
     pub(super) sandbox: &'t Sandbox,
     pub(super) agent: &'t WorkAgent,
+    /// What the tests are granted.
+    pub(super) secrets: &'t GrantedSecrets,
     /// Paths of the workspace that no view shows.
     pub(super) private: &'t [PathBuf],
     /// An empty place for the contents of the change.
@@ -106,7 +112,7 @@ impl TestRunner<'_> {
     fn run_in(&self, view: &View, command: &str, cancel: &Cancel) -> Result<(ProcessEnd, String), TestError> {
         let root = self.workspace.path();
         let granted = &self.agent.test;
-        let mut spec = workspace_spec(["/bin/sh", "-c", command], granted, grants(granted, root)?, root);
+        let mut spec = workspace_spec(["/bin/sh", "-c", command], granted, grants(granted, self.secrets, root)?, root);
         spec.grants.env.extend(confine::variables(&[("CREALEPH_WORKSPACE", &root.to_string_lossy())]));
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
         spec.views = vec![Mount { view, at: root.to_owned() }];

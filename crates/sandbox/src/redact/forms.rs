@@ -9,6 +9,7 @@ use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, MatchKind};
 
 use super::escapes::{Family, undone};
+use crate::error::SandboxError;
 
 /// Shorter patterns would match ordinary text.
 const MIN_PATTERN_BYTES: usize = 4;
@@ -19,6 +20,8 @@ const MIN_NAMED_BYTES: usize = 12;
 /// The shortest password in a URL that counts.
 const MIN_PASSWORD_BYTES: usize = 8;
 
+/// How many bytes of secrets can be searched for at once; their forms take about eight times as much, and the automata more.
+const MAX_SECRETS_BYTES: usize = 8 << 20;
 /// Up to how many bytes of patterns all transitions are stored in a table, a kilobyte or less for each.
 const MAX_TABLE_BYTES: usize = 8 << 10;
 
@@ -48,29 +51,27 @@ enum Table {
 }
 
 impl Automaton {
-    /// None if there is no pattern, or more than an automaton can number.
-    fn new(patterns: &BTreeSet<Vec<u8>>, case: Case) -> Option<Self> {
-        if patterns.is_empty() {
-            return None;
-        }
+    fn new(patterns: &BTreeSet<Vec<u8>>, case: Case) -> Result<Self, SandboxError> {
+        let failed = |error: &dyn std::error::Error| not_searchable(&error.to_string());
         let bytes = patterns.iter().fold(0usize, |sum, pattern| sum.saturating_add(pattern.len()));
         let any_case = case == Case::Any;
         let table = match bytes <= MAX_TABLE_BYTES {
             true => {
                 let mut builder = DFA::builder();
                 builder.match_kind(MatchKind::Standard).prefilter(false).ascii_case_insensitive(any_case);
-                Table::Small(builder.build(patterns).ok()?)
+                Table::Small(builder.build(patterns).map_err(|error| failed(&error))?)
             }
             false => {
                 let mut builder = NFA::builder();
                 builder.match_kind(MatchKind::Standard).prefilter(false).ascii_case_insensitive(any_case);
-                Table::Large(builder.build(patterns).ok()?)
+                Table::Large(builder.build(patterns).map_err(|error| failed(&error))?)
             }
         };
         let start = match &table {
-            Table::Small(dfa) => dfa.start_state(Anchored::No).ok()?,
-            Table::Large(nfa) => nfa.start_state(Anchored::No).ok()?,
+            Table::Small(dfa) => dfa.start_state(Anchored::No),
+            Table::Large(nfa) => nfa.start_state(Anchored::No),
         };
+        let start = start.map_err(|error| failed(&error))?;
         let mut firsts = [false; 256];
         for first in patterns.iter().filter_map(|pattern| pattern.first()) {
             let cases = [*first, first.to_ascii_lowercase(), first.to_ascii_uppercase()];
@@ -107,7 +108,7 @@ impl Automaton {
                 }
             }
         }
-        Some(all)
+        Ok(all)
     }
 
     pub(super) fn start(&self) -> StateID {
@@ -157,9 +158,17 @@ pub(super) struct Forms {
 
 impl Forms {
     /// None if no secret is long enough.
-    pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Option<Self> {
+    ///
+    /// # Errors
+    /// If there is more than can be searched for: then nothing may run that has these secrets.
+    pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Result<Option<Self>, SandboxError> {
+        let mut bytes = 0usize;
         let (mut plain, mut base64, mut hexadecimal) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for secret in secrets {
+            bytes = bytes.saturating_add(secret.len());
+            if bytes > MAX_SECRETS_BYTES {
+                return Err(not_searchable(&format!("they are larger than {MAX_SECRETS_BYTES} bytes in total")));
+            }
             let joined: Vec<u8> = secret.iter().copied().filter(|byte| !is_dropped(*byte)).collect();
             if joined.len() < MIN_PATTERN_BYTES {
                 continue;
@@ -170,6 +179,9 @@ impl Forms {
             plain.insert(joined);
             base64.extend((0..3).map(|offset| base64_core(secret, offset)));
             hexadecimal.insert(secret.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect());
+        }
+        if plain.is_empty() {
+            return Ok(None);
         }
         let mut forms = Self {
             plain: Automaton::new(&plain, Case::Any)?,
@@ -197,12 +209,19 @@ impl Forms {
         for (to, from) in forms.interesting.iter_mut().zip(interesting) {
             *to = from;
         }
-        Some(forms)
+        Ok(Some(forms))
     }
 
     /// Whether a byte may begin a secret in any form, or an escape.
     pub(super) fn is_interesting(&self, byte: u8) -> bool {
         self.interesting.get(usize::from(byte)).copied().unwrap_or(true)
+    }
+}
+
+/// What cannot be searched for cannot be redacted.
+fn not_searchable(why: &str) -> SandboxError {
+    SandboxError::InvalidSpec {
+        what: format!("the secrets cannot be redacted: {why}; grant fewer, or shorter ones"),
     }
 }
 
@@ -294,6 +313,15 @@ fn passwords(url: &[u8]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_that_cannot_be_searched_for_are_an_error_and_not_no_secrets() {
+        let long = vec![b'x'; MAX_SECRETS_BYTES];
+        let refused = Forms::new([long.as_slice(), b"y"]).unwrap_err().to_string();
+        assert!(refused.contains("cannot be redacted: they are larger than 8388608 bytes"), "{refused}");
+        assert!(Forms::new([b"abc".as_slice()]).unwrap().is_none(), "too short for a pattern");
+        assert!(Forms::new([b"abcd".as_slice()]).unwrap().is_some());
+    }
 
     #[test]
     fn base64_of_known_text() {

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use engine::Engine;
 use forms::Forms;
 
+use crate::error::SandboxError;
+
 /// The replacement for a secret.
 pub const REDACTED: &str = "[redacted]";
 
@@ -30,8 +32,11 @@ impl std::fmt::Debug for Redactor {
 
 impl Redactor {
     /// A redactor for these secrets.
-    pub fn new<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Self {
-        Self { forms: Forms::new(secrets).map(Arc::new) }
+    ///
+    /// # Errors
+    /// If there is more than can be searched for. Nothing may run that has them: it would be shown as it is.
+    pub fn new<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Result<Self, SandboxError> {
+        Ok(Self { forms: Forms::new(secrets)?.map(Arc::new) })
     }
 
     /// Whether there is no secret to find.
@@ -209,13 +214,13 @@ mod tests {
 
     #[test]
     fn a_redactor_does_not_show_its_secrets() {
-        let shown = format!("{:?}", Redactor::new([b"abcdef".as_slice()]));
+        let shown = format!("{:?}", Redactor::new([b"abcdef".as_slice()]).unwrap());
         assert!(!shown.contains("97") && !shown.contains("abc"), "{shown}");
     }
 
     #[test]
     fn a_wrapped_base64_secret_is_found() {
-        let redactor = Redactor::new([b"correct horse battery staple".as_slice()]);
+        let redactor = Redactor::new([b"correct horse battery staple".as_slice()]).unwrap();
         let encoded = b"Y29ycmVjdCBob3Jz\nZSBiYXR0ZXJ5IHN0\r\nYXBsZQ==";
         let out = through(&redactor, &[b"a ", encoded, b" z"]);
         let text = String::from_utf8(out).unwrap();
@@ -225,14 +230,14 @@ mod tests {
 
     #[test]
     fn the_longer_of_two_secrets_wins_across_writes() {
-        let redactor = Redactor::new([b"abcdef".as_slice(), b"abcdefghij".as_slice()]);
+        let redactor = Redactor::new([b"abcdef".as_slice(), b"abcdefghij".as_slice()]).unwrap();
         assert_eq!(through(&redactor, &[b"xabcdef", b"ghijy"]), b"x[redacted]y");
         assert_eq!(through(&redactor, &[b"xabcdef", b"ghy"]), b"x[redacted]ghy");
     }
 
     #[test]
     fn only_a_possible_start_of_a_secret_is_held_back() {
-        let mut stream = RedactedStream::new(Redactor::new([b"correct horse".as_slice()]));
+        let mut stream = RedactedStream::new(Redactor::new([b"correct horse".as_slice()]).unwrap());
         let mut out = Vec::new();
         stream.push(b"{\"tool\":\"read\"}\n", &mut out);
         assert_eq!(out, b"{\"tool\":\"read\"}\n");
@@ -245,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_begins_with_line_ends_is_found_in_pieces() {
-        let redactor = Redactor::new([b"\n\n\nabcdefgh".as_slice()]);
+        let redactor = Redactor::new([b"\n\n\nabcdefgh".as_slice()]).unwrap();
         for cut in 0..11 {
             let (one, two) = b"\n\n\nabcdefgh".split_at(cut);
             let text = String::from_utf8(through(&redactor, &[b"x", one, two, b"y"])).unwrap();
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_text_held_back_is_bounded() {
-        let redactor = Redactor::new([b"0123456789abcdef".as_slice()]);
+        let redactor = Redactor::new([b"0123456789abcdef".as_slice()]).unwrap();
         let mut stream = RedactedStream::new(redactor);
         let mut out = Vec::new();
         for _ in 0..100 {
@@ -339,7 +344,7 @@ mod tests {
             "sk-ant-api03-0123456789_abcdefXYZ",
             "ghp_0x00\\x41%41&#65;=41",
         ] {
-            let redactor = Redactor::new([secret.as_bytes()]);
+            let redactor = Redactor::new([secret.as_bytes()]).unwrap();
             for (form, text) in written(secret) {
                 for (before, after) in
                     [("", ""), ("key=", "&x=1\n"), ("{\"a\": \"", "\"}\n"), ("0, 00 \\", " \\ 1")]
@@ -370,14 +375,14 @@ mod tests {
 
     #[test]
     fn a_last_digit_of_zero_is_not_taken_for_a_prefix() {
-        let redactor = Redactor::new([b"secret P".as_slice()]);
+        let redactor = Redactor::new([b"secret P".as_slice()]).unwrap();
         assert_eq!(through(&redactor, &[b"7365637265742050x"]), b"[redacted]x");
         assert_eq!(through(&redactor, &[b"736563726574205", b"0", b"x1"]), b"[redacted]x1");
     }
 
     #[test]
     fn a_secret_that_overlaps_itself_without_end_is_not_held_back() {
-        let redactor = Redactor::new([b"abababab".as_slice()]);
+        let redactor = Redactor::new([b"abababab".as_slice()]).unwrap();
         let mut stream = RedactedStream::new(redactor);
         let mut out = Vec::new();
         for _ in 0..10_000 {
@@ -398,7 +403,7 @@ mod tests {
             form in 0..4usize,
             cuts in proptest::collection::vec(0..200usize, 0..6),
         ) {
-            let redactor = Redactor::new([secret.as_bytes()]);
+            let redactor = Redactor::new([secret.as_bytes()]).unwrap();
             let shown: Vec<u8> = match form {
                 0 => secret.clone().into_bytes(),
                 1 => secret.bytes().flat_map(|b| format!("{b:02x}").into_bytes()).collect(),
@@ -431,7 +436,7 @@ mod tests {
             text in "[ab\n]{0,80}",
             cuts in proptest::collection::vec(0..80usize, 0..8),
         ) {
-            let redactor = Redactor::new(secrets.iter().map(String::as_bytes));
+            let redactor = Redactor::new(secrets.iter().map(String::as_bytes)).unwrap();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c % (text.len() + 1)).collect();
             cuts.sort_unstable();
             let mut pieces = Vec::new();
@@ -447,7 +452,7 @@ mod tests {
 
         #[test]
         fn text_without_a_secret_is_unchanged(bytes in proptest::collection::vec(0u8..128, 0..300)) {
-            let redactor = Redactor::new([b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8".as_slice()]);
+            let redactor = Redactor::new([b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8".as_slice()]).unwrap();
             let mut stream = RedactedStream::new(redactor);
             let mut out = Vec::new();
             for piece in bytes.chunks(7) {
