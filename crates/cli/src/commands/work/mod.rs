@@ -4,6 +4,7 @@ mod bounds_args;
 mod clean;
 mod decide;
 mod display;
+mod earlier_change;
 mod evidence;
 mod from_tasks;
 mod key;

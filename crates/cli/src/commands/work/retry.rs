@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use crealeph_contracts::WorkItem;
-use crealeph_runtime::builder::Scopes;
-use crealeph_runtime::work::{ItemOutcome, RetryOptions, WorkError};
+use crealeph_runtime::work::RetryOptions;
 
 use super::bounds_args::BoundsArgs;
-use super::run::{carry_out, destination};
+use super::earlier_change::{EarlierChange, one};
+use super::run::carry_out;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::CommandOutcome;
-use crate::commands::policy::read_rules;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -67,35 +65,26 @@ impl Retry {
         self.workspace.at.json
     }
 
+    fn earlier_change(&self) -> EarlierChange<'_> {
+        EarlierChange {
+            run: &self.run,
+            test: self.test.as_deref(),
+            publish: self.publish.as_deref(),
+            rules: self.rules.as_ref(),
+            bounds: &self.bounds,
+            workspace: &self.workspace,
+        }
+    }
+
     pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
-        let destination = self.publish.as_deref().map(destination).transpose()?;
-        let run =
-            super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
-        let mut work = self.workspace.open_with(&self.rules.iter().cloned().collect::<Vec<_>>())?;
-        work.limit_classes(&self.bounds.class_limits());
+        let flags = self.earlier_change();
+        let (mut work, run, destination) = flags.open()?;
         let retryable = work.retryable(&run)?;
-        let known = retryable.item();
-        let item = WorkItem {
-            constraints: Some(self.bounds.constraints(known.constraints.as_ref())?),
-            test_command: self.test.as_deref().map(Into::into).or_else(|| known.test_command.clone()),
-            ..known.clone()
-        };
-        let rules = self.rules.clone().map(|file| read_rules(Some(file)).map(|(source, _)| source));
-        let scopes = Scopes::load(&self.workspace.configuration()?, rules.transpose()?)?;
-        work.bind(std::slice::from_ref(&item), retryable.robot().cloned(), &scopes)?;
+        let robot = retryable.robot().cloned();
+        let item = flags.allowed_item(&mut work, retryable.item().clone(), robot)?;
         let options = RetryOptions { item, destination, is_held: self.hold };
         carry_out(&work, self.workspace.at.json, output, |progress, report| {
             one(work.retry(retryable, options, progress), report)
         })
     }
-}
-
-/// The outcome of one run as that of a batch.
-pub(super) fn one(
-    outcome: Result<ItemOutcome, WorkError>,
-    report: &mut dyn FnMut(&ItemOutcome),
-) -> Result<Vec<ItemOutcome>, WorkError> {
-    let outcome = outcome?;
-    report(&outcome);
-    Ok(vec![outcome])
 }

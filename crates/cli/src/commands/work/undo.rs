@@ -3,18 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use crealeph_contracts::WorkItem;
 use crealeph_contracts::scalar::RobotId;
-use crealeph_runtime::builder::Scopes;
-use crealeph_runtime::work::{UndoOptions, WorkError};
+use crealeph_runtime::work::UndoOptions;
 
 use super::bounds_args::BoundsArgs;
-use super::retry::one;
-use super::run::{carry_out, destination};
+use super::earlier_change::{EarlierChange, one};
+use super::run::carry_out;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::CommandOutcome;
 use crate::commands::ledger::named;
-use crate::commands::policy::read_rules;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -76,23 +73,23 @@ impl Undo {
         self.workspace.at.json
     }
 
+    fn earlier_change(&self) -> EarlierChange<'_> {
+        EarlierChange {
+            run: &self.run,
+            test: self.test.as_deref(),
+            publish: self.publish.as_deref(),
+            rules: self.rules.as_ref(),
+            bounds: &self.bounds,
+            workspace: &self.workspace,
+        }
+    }
+
     pub(super) fn run(self, output: &mut Output) -> Result<CommandOutcome, Failure> {
-        let destination = self.publish.as_deref().map(destination).transpose()?;
-        let run =
-            super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
-        let mut work = self.workspace.open_with(&self.rules.iter().cloned().collect::<Vec<_>>())?;
-        work.limit_classes(&self.bounds.class_limits());
+        let flags = self.earlier_change();
+        let (mut work, run, destination) = flags.open()?;
         let landed = work.landed(&run)?;
-        let known = landed.undo_item()?;
-        let item = WorkItem {
-            constraints: Some(self.bounds.constraints(known.constraints.as_ref())?),
-            test_command: self.test.as_deref().map(Into::into).or_else(|| known.test_command.clone()),
-            ..known
-        };
         let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
-        let rules = self.rules.clone().map(|file| read_rules(Some(file)).map(|(source, _)| source));
-        let scopes = Scopes::load(&self.workspace.configuration()?, rules.transpose()?)?;
-        work.bind(std::slice::from_ref(&item), robot, &scopes)?;
+        let item = flags.allowed_item(&mut work, landed.undo_item()?, robot)?;
         let options = UndoOptions { item, agent: self.agent.clone(), destination, is_held: self.hold };
         carry_out(&work, self.workspace.at.json, output, |progress, report| {
             one(work.undo(landed, options, progress), report)
