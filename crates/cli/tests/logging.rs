@@ -86,6 +86,25 @@ fn logs_have_ids_and_no_payload_or_secret() {
 }
 
 #[test]
+fn what_a_work_item_does_is_logged_within_its_run() {
+    let scratch = Scratch::with_ledger(CONFIGURATION);
+    scratch.know();
+    std::fs::create_dir(scratch.path().join("ws")).unwrap();
+    scratch.write("ws/crealeph.toml", CONFIGURATION);
+    let arguments = ["work", "run", "--workspace", "ws", "--agent", "fixer", "echo a > file.txt", "-vv"];
+    let logged = stderr(&scratch, &arguments, "", &[]);
+    let line_of = |span: &str| {
+        let line = logged.lines().find(|line| line.contains(span));
+        line.unwrap_or_else(|| panic!("`{span}` is not in the log:\n{logged}"))
+    };
+    assert!(line_of("work_item{").contains("work_run{"), "{logged}");
+    let item = line_of("work_item{");
+    let run = item.split_once(" run=").unwrap().1.split([' ', '}']).next().unwrap();
+    assert!(line_of("publish{").contains(&format!("publish{{run={run}")), "{logged}");
+    assert!(line_of("recover{").contains("recover{tenant=local"), "{logged}");
+}
+
+#[test]
 fn programs_get_json_lines() {
     let scratch = Scratch::with_ledger(CONFIGURATION);
     let variables = [("CREALEPH_LOG", "info,crealeph_ledger=trace"), ("CREALEPH_LOG_FORMAT", "json")];

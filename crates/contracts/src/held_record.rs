@@ -14,8 +14,8 @@ object! {
     HeldRecord / HeldRecordParts ["held", "R4"] {
         /// The agent's name in the configuration.
         agent: Box<str> = "agent",
-        /// Its program and arguments, one a line.
-        command: Box<str> = "command",
+        /// Only in records of older versions, and read by none.
+        command: Option<Box<str>> = "command",
         /// The robot that the run is bound to, if it is to one.
         robot: Option<RobotId> = "robot",
         /// The receipt as it would be if the change landed at once.

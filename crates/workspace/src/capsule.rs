@@ -58,8 +58,8 @@ pub enum CaptureError {
     #[error("the run left files that a state cannot contain: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),
     /// The caller does not want a change to be kept.
-    #[error("{0}")]
-    Unwanted(String),
+    #[error(transparent)]
+    Unwanted(#[from] UnwantedChange),
     /// The view or the workspace cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
@@ -82,6 +82,17 @@ pub enum CaptureError {
     /// The view reports a path as a file and a folder.
     #[error(transparent)]
     Torn(#[from] FileAndFolder),
+}
+
+/// Why the caller does not want a change to be kept, in words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnwantedChange {
+    /// It touches what was hidden from the run.
+    #[error("{0}")]
+    Hidden(String),
+    /// It holds a secret, or cannot be searched for one.
+    #[error("{0}")]
+    Secret(String),
 }
 
 /// A run's change: the paths, and where their contents are until the store has them.

@@ -35,7 +35,7 @@ mod walk;
 mod workspace;
 
 pub use archive::{Archive, copy_state, state_of_everything, state_without_cache};
-pub use capsule::{Capsule, CaptureError, Discarded, ViewChanges};
+pub use capsule::{Capsule, CaptureError, Discarded, UnwantedChange, ViewChanges};
 pub use change::{Change, ChangeKind, changes_between};
 pub use clean::Cleaned;
 pub use control::ControlError;

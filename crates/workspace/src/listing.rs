@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rayon::iter::{IntoParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 
-use crate::capsule::{Capsule, CaptureError, Discarded, ignores};
+use crate::capsule::{Capsule, CaptureError, Discarded, UnwantedChange, ignores};
 use crate::change::Change;
 use crate::deadline::Deadline;
 use crate::delta::MAX_TEXT_BYTES;
@@ -66,7 +66,7 @@ pub enum Arrived<'a> {
 }
 
 /// Judges a path that is about to be kept; an error refuses the whole change. Called from several threads.
-pub type Inspect<'i> = &'i (dyn Fn(Arrival<'_>) -> Result<(), String> + Sync);
+pub type Inspect<'i> = &'i (dyn Fn(Arrival<'_>) -> Result<(), UnwantedChange> + Sync);
 
 /// A file that ends with an error once the deadline has passed.
 struct Timed<'d> {

@@ -125,6 +125,32 @@ fn a_run_whose_process_was_killed_has_a_receipt() {
 }
 
 #[test]
+fn a_receipt_is_not_signed_without_the_origin_that_is_damaged() {
+    let world = World::new();
+    let path = world.items(&[item("w", "echo x > x; sleep 600")]);
+    let mut child =
+        world.command(&["work", "run", &path]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until(&world, "w", "running");
+    signal(child.id(), "KILL");
+    child.wait().unwrap();
+    wait_until(&world, "w", "unsettled");
+    let runs = fs::read_dir(world.at(".crealeph/runs")).unwrap().map(|entry| entry.unwrap().path());
+    let folder = runs.into_iter().find(|path| path.join("origin.json").exists()).unwrap();
+    let origin = fs::read(folder.join("origin.json")).unwrap();
+    fs::write(folder.join("origin.json"), "{\"agent\":").unwrap();
+    let refused = world.crealeph(&["work", "recover"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("origin.json` cannot be read back"), "{said}");
+    assert!(!folder.join("RECEIPT.json").exists());
+    fs::write(folder.join("origin.json"), origin).unwrap();
+    assert!(world.crealeph(&["work", "recover"]).status.success());
+    let verified = world.crealeph(&["work", "verify", folder.to_str().unwrap()]);
+    let statement: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!(statement["agent"]["name"], "one");
+}
+
+#[test]
 fn a_person_who_saves_another_file_meanwhile_keeps_it() {
     let world = World::new();
     let path = world.items(&[item("w", "sleep 3; echo x >> a.txt")]);

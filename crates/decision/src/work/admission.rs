@@ -11,7 +11,8 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{Count, TimeoutMs};
 use crealeph_contracts::work_item::{Bounds, Constraints};
 
-use super::ending::Ending;
+use super::ending::{Ending, denied_path};
+use super::exceeded::{ExceededLimit, RunLimit};
 use super::paths::{DeltaClass, PathRules, led_to};
 
 /// How many deltas of each class a run has.
@@ -109,27 +110,27 @@ pub fn admit(
     rules: Option<&PathRules>,
     earlier: Option<&str>,
 ) -> Result<(), Denial> {
-    let within = |what: &str, count: u64, limit: u64| match count <= limit {
-        true => Ok(()),
-        false => Err(Denial::over_bound(format!("Exceeded max {what}: {count} > {limit}"))),
+    let within = |limit, counted, allowed| match ExceededLimit::check_count(limit, counted, allowed) {
+        None => Ok(()),
+        Some(exceeded) => Err(Denial::over_bound(exceeded.to_string())),
     };
     let touched: BTreeSet<&str> =
         capsule.paths.iter().map(String::as_str).filter(|path| !path.is_empty()).collect();
-    within("files", touched.len() as u64, bounds.max_files)?;
-    within("tool ops", capsule.tool_ops, bounds.max_tool_ops)?;
-    within("delta size", capsule.deltas.size(), bounds.max_delta_size)?;
+    within(RunLimit::Files, touched.len() as u64, bounds.max_files)?;
+    within(RunLimit::ToolOps, capsule.tool_ops, bounds.max_tool_ops)?;
+    within(RunLimit::DeltaSize, capsule.deltas.size(), bounds.max_delta_size)?;
     if let Some(rules) = rules {
         if let Some(denied) = touched.iter().find(|path| !rules.permits(path)) {
-            return Err(Denial::over_bound(format!("Denied path: {denied}")));
+            return Err(Denial::over_bound(denied_path(denied)));
         }
         let led = |(link, target): &&(String, String)| {
             led_to(link, target).is_some_and(|led_to| rules.denies(&led_to))
         };
         if let Some((link, target)) = capsule.links.iter().find(led) {
-            return Err(Denial::over_bound(format!("Denied path: {link} (a link to {target})")));
+            return Err(Denial::over_bound(denied_path(&format!("{link} (a link to {target})"))));
         }
         for (class, limit) in rules.limits() {
-            within(&format!("delta size of {}", class.letter()), capsule.deltas.of(class), limit)?;
+            within(RunLimit::ClassDeltas(class), capsule.deltas.of(class), limit)?;
         }
     }
     match earlier {

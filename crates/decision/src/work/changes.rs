@@ -54,15 +54,25 @@ pub fn level_conflict<P: Ord + ToString, N>(
     })
 }
 
-/// A conflict with the workspace as it is now: the first path that is not as the change expects it. `now` gives the content of a
-/// path; a path that `is_ignored` is in no state, and is compared when it is published.
+/// The paths of a change that are not as it expects them. `now` gives the content of a path; a path that `is_ignored` is in no state,
+/// and is compared when it is published.
+pub fn moved<'c, 'n, P, N: PartialEq + 'n>(
+    edits: &[PathEdit<'c, P, N>],
+    now: impl Fn(&P) -> Option<&'n N>,
+    is_ignored: impl Fn(&P) -> bool,
+) -> impl Iterator<Item = &'c P> {
+    let moved = edits.iter().filter(move |edit| !is_ignored(edit.path) && now(edit.path) != edit.before);
+    moved.map(|edit| edit.path)
+}
+
+/// A conflict with the workspace as it is now: the first of the paths that have [`moved`].
 pub fn base_conflict<'n, P: ToString, N: PartialEq + 'n>(
     edits: &[PathEdit<'_, P, N>],
     now: impl Fn(&P) -> Option<&'n N>,
     is_ignored: impl Fn(&P) -> bool,
 ) -> Option<ChangeConflict> {
-    let moved = edits.iter().find(|edit| !is_ignored(edit.path) && now(edit.path) != edit.before)?;
-    Some(ChangeConflict::Moved { path: moved.path.to_string() })
+    let path = moved(edits, now, is_ignored).next()?.to_string();
+    Some(ChangeConflict::Moved { path })
 }
 
 /// Two changes combined, the second on top of the first, sorted by path. A path that ends as it started is left out.

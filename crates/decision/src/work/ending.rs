@@ -1,9 +1,14 @@
 //! How a run that does not land has ended (R31): the contract's status, the reason in the record, and which of several
 //! reasons counts. What the sandbox observed comes in as values.
 
+use std::fmt;
+
 use crealeph_contracts::run_result::RunStatus;
 
+use super::exceeded::ExceededLimit;
+
 const INTERRUPTED: &str = "the run was interrupted";
+const TIMED_OUT: &str = "Timed out after ";
 
 /// How a run ended that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +32,26 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// A path of the change must not be changed, whatever its limits.
+    pub fn denied_path(path: &dyn fmt::Display) -> Self {
+        Ending::Denied(denied_path(path))
+    }
+
+    /// The sandbox ended it, or refused what it left.
+    pub fn over_sandbox_limit(limit: &dyn fmt::Display) -> Self {
+        Ending::Denied(format!("Exceeded a limit of the sandbox: {limit}"))
+    }
+
+    /// Something else changed what it was to land on.
+    pub fn conflict(why: &dyn fmt::Display) -> Self {
+        Ending::Conflict(format!("Conflict: {why}"))
+    }
+
+    /// Its time ran out; `details` follow the time limit.
+    pub fn timed_out(timeout_ms: u64, details: &str) -> Self {
+        Ending::TimedOut(format!("{TIMED_OUT}{timeout_ms} ms (`timeout_ms`){details}"))
+    }
+
     /// The contract's status.
     pub fn status(&self) -> RunStatus {
         match self {
@@ -113,8 +138,8 @@ pub enum ProcessEnd {
 pub struct AgentEnd<'a> {
     /// How its process ended.
     pub process: ProcessEnd,
-    /// The limit that it reported to have exceeded, in the contract's wording.
-    pub passed_bound: Option<String>,
+    /// The limit that it reported to have exceeded.
+    pub exceeded: Option<ExceededLimit>,
     /// Whether the whole batch was interrupted.
     pub is_interrupted: bool,
     /// Its time limit.
@@ -131,8 +156,8 @@ pub fn agent_ending(end: &AgentEnd<'_>) -> Option<Ending> {
         "" => String::new(),
         text => format!("; standard error ends with: {text}"),
     };
-    if let Some(reason) = &end.passed_bound {
-        return Some(Ending::OverBound(reason.clone()));
+    if let Some(exceeded) = &end.exceeded {
+        return Some(Ending::OverBound(exceeded.to_string()));
     }
     if end.is_interrupted {
         return Some(Ending::Interrupted);
@@ -147,12 +172,21 @@ pub fn agent_ending(end: &AgentEnd<'_>) -> Option<Ending> {
             Ending::Failed(format!("the agent was ended by signal {signal}{quoted}"))
         }
         ProcessEnd::Killed => Ending::Failed(format!("the agent was killed{quoted}")),
-        ProcessEnd::OutOfTime => {
-            Ending::TimedOut(format!("Timed out after {} ms (`timeout_ms`){quoted}", end.timeout_ms))
-        }
+        ProcessEnd::OutOfTime => Ending::timed_out(end.timeout_ms, &quoted),
         ProcessEnd::Cancelled => Ending::Interrupted,
-        ProcessEnd::OverLimit(limit) => Ending::Denied(format!("Exceeded a limit of the sandbox: {limit}")),
+        ProcessEnd::OverLimit(limit) => Ending::over_sandbox_limit(limit),
     })
+}
+
+/// The time limit of a recorded run that has exceeded it, in milliseconds, by its reason.
+pub fn timeout_of(reason: &str) -> Option<u64> {
+    let (timeout_ms, _) = reason.strip_prefix(TIMED_OUT)?.split_once(" ms (`timeout_ms`)")?;
+    timeout_ms.parse().ok()
+}
+
+/// The contract's wording for a path that must not be changed (R25).
+pub(super) fn denied_path(path: &dyn fmt::Display) -> String {
+    format!("Denied path: {path}")
 }
 
 fn because(cause: Option<&str>) -> String {
@@ -178,6 +212,15 @@ pub fn test_ending(command: &str, end: &ProcessEnd, timeout_ms: u64, cause: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::work::RunLimit;
+
+    #[test]
+    fn the_time_limit_is_read_back_from_the_reason() {
+        assert_eq!(timeout_of(Ending::timed_out(7, "; more").reason()), Some(7));
+        for other in ["Timed out", "Timed out after x ms (`timeout_ms`)", "Exceeded max files: 2 > 1"] {
+            assert_eq!(timeout_of(other), None, "{other}");
+        }
+    }
 
     fn shown(ending: Option<Ending>) -> String {
         ending.map_or_else(|| "success".to_owned(), |end| format!("{}: {}", end.status(), end.reason()))
@@ -221,9 +264,9 @@ mod tests {
             (ProcessEnd::Cancelled, "failure: the run was interrupted"),
             (ProcessEnd::OverLimit("memory".to_owned()), "denied: Exceeded a limit of the sandbox: memory"),
         ] {
-            let end = |passed_bound, is_interrupted, stderr| AgentEnd {
+            let end = |exceeded, is_interrupted, stderr| AgentEnd {
                 process: process.clone(),
-                passed_bound,
+                exceeded,
                 is_interrupted,
                 timeout_ms: 7,
                 cause: None,
@@ -233,9 +276,9 @@ mod tests {
             let quiet = expected.replace("; standard error ends with: oh", "");
             assert_eq!(shown(agent_ending(&end(None, false, ""))), quiet);
             assert_eq!(shown(agent_ending(&end(None, true, "oh"))), "failure: the run was interrupted");
-            let passed = Some("Exceeded max tokens: 2 > 1".to_owned());
+            let exceeded = ExceededLimit::check(RunLimit::Tokens, 2.0, 1.0);
             let denied = "denied: Exceeded max tokens: 2 > 1";
-            assert_eq!(shown(agent_ending(&end(passed, true, "oh"))), denied);
+            assert_eq!(shown(agent_ending(&end(exceeded, true, "oh"))), denied);
         }
     }
 

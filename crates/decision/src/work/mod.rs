@@ -5,6 +5,7 @@ mod admission;
 mod changes;
 mod default_paths;
 mod ending;
+mod exceeded;
 mod not_started;
 mod paths;
 mod plan;
@@ -14,11 +15,12 @@ mod tasks;
 
 pub use admission::{DeltaCounts, Denial, JudgedChange, admit, run_hash};
 pub use changes::{
-    ChangeConflict, OutputOverlap, PathEdit, base_conflict, combined, level_conflict, output_overlap,
+    ChangeConflict, OutputOverlap, PathEdit, base_conflict, combined, level_conflict, moved, output_overlap,
     own_edits,
 };
 pub use default_paths::{PROTECTED_INVARIANTS, PROTECTED_LAWS, ProtectedRow};
-pub use ending::{AgentEnd, Ending, ProcessEnd, agent_ending, test_ending};
+pub use ending::{AgentEnd, Ending, ProcessEnd, agent_ending, test_ending, timeout_of};
+pub use exceeded::{ExceededLimit, ReportLimits, RunLimit};
 pub use not_started::{NotStarted, not_started};
 pub use paths::{ClassLimits, DeltaClass, PathRules, PathRulesError, PathRulesSource, led_to};
 pub use plan::{Blocked, Dependent, Plan, PlanError, plan};

@@ -13,7 +13,7 @@ use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{Blocked, Dependent, output_overlap, plan};
 use crealeph_sandbox::Config;
-use tracing::info_span;
+use tracing::{Span, info_span};
 
 use super::branch::Branch;
 use super::config::WorkAgent;
@@ -30,6 +30,7 @@ use super::result::ItemResult;
 use super::run::RunStage;
 use super::secrets::RunSecrets;
 use super::stage::{ChangeSource, EndedRun, PlannedRun, RunBase, RunIdentity, RunRequest, TestedRun};
+use super::tasks;
 
 /// Where changes are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,6 +148,7 @@ struct PlannedBatch<'b> {
     ids: BTreeSet<&'b ItemId>,
     levels: Vec<Vec<PlannedItem<'b>>>,
     blocked: Vec<Blocked>,
+    delivery: Delivery,
     landed: Landed,
     jobs: usize,
     is_capped: bool,
@@ -202,12 +204,8 @@ impl<'b> PlannedBatch<'b> {
             ids: by_id.keys().copied().collect(),
             levels,
             blocked: plan.blocked,
-            landed: Landed {
-                delivery,
-                is_held: options.is_held,
-                accumulated: Vec::new(),
-                touched: BTreeMap::new(),
-            },
+            delivery,
+            landed: Landed { is_held: options.is_held, accumulated: Vec::new(), touched: BTreeMap::new() },
             jobs: options.jobs.max(1),
             is_capped: options.is_capped,
             resumed: state.open_batches.contains_key(&id).then(|| Arc::clone(&state)),
@@ -299,7 +297,7 @@ impl<'b> BatchRun<'b> {
         self.work.check_private(&snapshot)?;
         let accumulated = batch.landed.accumulated.clone();
         let base = RunBase { snapshot: &snapshot, changes: &accumulated };
-        let (branch, is_held) = (batch.landed.delivery.kept_branch(), batch.landed.is_held);
+        let (branch, is_held) = (batch.delivery.kept_branch(), batch.landed.is_held);
         let (work, progress) = (self.work, self.progress);
         let is_capped = batch.is_capped;
         let side_by_side = SideBySide { is_capped, work, progress, batch: &batch.id, base, branch, is_held };
@@ -309,7 +307,8 @@ impl<'b> BatchRun<'b> {
         for (job, run) in jobs.iter().zip(runs) {
             let runner = self.work.runner(job.planned.agent, &job.run, &|_| ())?;
             let writer = RunWriter::new(self.work)?;
-            let outcome = match LandingRun::conclude(writer, runner, run, base, &mut batch.landed)? {
+            let PlannedBatch { delivery, landed, .. } = &mut *batch;
+            let outcome = match LandingRun::conclude(writer, runner, run, base, delivery, landed)? {
                 Concluded::Held(held) => ItemOutcome::Held(held),
                 Concluded::Finished(result) => ItemOutcome::Finished { result, is_earlier: false },
             };
@@ -318,7 +317,7 @@ impl<'b> BatchRun<'b> {
             }
         }
         if jobs.len() > 1 && !merged.is_empty() {
-            merge::write(self.work, &batch.id, &merged, &snapshot, &batch.landed)?;
+            merge::write(self.work, &batch.id, &merged, &snapshot, &batch.delivery, &batch.landed)?;
         }
         Ok(())
     }
@@ -355,9 +354,12 @@ impl SideBySide<'_> {
     fn run(&self, jobs: &[Job<'_>], at_once: usize) -> Result<Vec<RunSoFar>, WorkError> {
         let state = self.work.runs.state()?;
         let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        // A thread has no span of its own; without this one its items would belong to no run.
+        let span = Span::current();
         std::thread::scope(|scope| {
             for _ in 0..at_once.min(jobs.len()) {
                 scope.spawn(|| {
+                    let _span = span.enter();
                     while let at = next.fetch_add(1, Ordering::Relaxed)
                         && let Some(job) = jobs.get(at)
                     {
@@ -390,6 +392,7 @@ impl SideBySide<'_> {
                 branch: self.branch.clone(),
                 is_held: self.is_held,
                 robot: self.work.robot().cloned(),
+                task: tasks::origin(self.work, &item.id)?,
                 earlier: None,
             },
         };

@@ -10,6 +10,7 @@ use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_sandbox::{Config, Sandbox};
 use crealeph_workspace::StateHash;
+use tracing::info_span;
 
 use super::engine::Work;
 use super::error::WorkError;
@@ -54,6 +55,7 @@ pub struct CleanedRuns {
 
 /// Removes what runs that are not kept left; with `is_dry` it only says what it would remove.
 pub(super) fn clean(work: &Work, keep: KeepRuns, is_dry: bool) -> Result<CleanedRuns, WorkError> {
+    let _span = info_span!("clean", tenant = %work.tenant, is_dry).entered();
     let locked = work.runs.lock()?;
     let state = locked.state()?;
     let old = old(&state, keep);

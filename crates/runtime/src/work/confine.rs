@@ -6,9 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crealeph_sandbox::{
-    GrantedPath, Grants, Network, ResourceLimits, SandboxError, Spec, find_toolchains,
-};
+use crealeph_sandbox::{GrantedPath, Grants, Network, ResourceLimits, SandboxError, Spec, find_toolchains};
 
 use super::config::{Granted, WorkAgent};
 use super::secrets::GrantedSecrets;

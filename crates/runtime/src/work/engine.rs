@@ -9,7 +9,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::provenance::{AgentFacts, LocalUser, RunOrigin};
-use crealeph_contracts::scalar::{ItemId, LedgerId, RobotId, TenantId};
+use crealeph_contracts::scalar::{ItemId, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::{AgentId, Constraints};
 use crealeph_contracts::{Receipt, WorkItem};
@@ -27,7 +27,7 @@ use super::interrupt::Interrupt;
 use super::journal::RunVerdict;
 use super::log::{LogReader, RunLog};
 use super::origin;
-use super::receipt::{NO_ROBOT, RECEIPT_FILE, Signer};
+use super::receipt::{RECEIPT_FILE, Signer};
 use super::recover::{self, Recovery};
 use super::retry::{self, RetryOptions, RetryableRun};
 use super::run::{ItemRunner, RunStage};
@@ -402,18 +402,6 @@ impl Work {
     pub(super) fn check_publishable(&self, changes: &[Change], after: &State) -> Result<(), Stop> {
         let checked = self.workspace.check(changes, after).map_err(PublishError::from)?;
         checked.map_err(|denied| Stop::Ended(Ending::Denied(denied.to_string())))
-    }
-
-    /// The robot that a receipt names, and the entries it is based on. What cannot be read now is left out: a receipt is
-    /// written all the same.
-    pub(super) fn bound_to(
-        &self,
-        item: Option<&WorkItem>,
-        robot: Option<&RobotId>,
-    ) -> (RobotId, Vec<LedgerId>) {
-        let origin = item.and_then(|item| tasks::origin(self, &item.id).ok().flatten());
-        let robot = || robot.cloned().unwrap_or_else(|| NO_ROBOT.into());
-        origin.map_or_else(|| (robot(), Vec::new()), |origin| (origin.robot, vec![origin.task]))
     }
 
     /// The receipt of a run, and the hash of its file.

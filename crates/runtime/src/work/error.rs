@@ -349,7 +349,7 @@ pub(super) fn unpublished(error: &PublishError) -> Ending {
     match error {
         PublishError::Denied(denied) => Ending::Denied(denied.to_string()),
         PublishError::Conflict { .. } | PublishError::InTheWay { .. } => {
-            Ending::Conflict(format!("Conflict: {}", with_causes(error)))
+            Ending::conflict(&with_causes(error))
         }
         _ => Ending::Failed(with_causes(error)),
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::digest::Blake3;
-use crealeph_workspace::{Change, WorkspaceSnapshot};
+use crealeph_decision::work::moved;
+use crealeph_workspace::{Change, TreePath, WorkspaceSnapshot};
 use tracing::info_span;
 
 use super::batch::{Destination, ItemOutcome, WorkProgress};
@@ -18,7 +19,7 @@ use super::land::{Concluded, Delivery, Landed, LandingRun};
 use super::paths;
 use super::record::{RunWriter, stated_bounds};
 use super::secrets::RunSecrets;
-use super::stage::{ChangeSource, ExistingChange, PlannedRun, RunBase, RunIdentity, RunRequest};
+use super::stage::{ChangeSource, ExistingChange, PlannedRun, RunBase, RunIdentity, RunRequest, edits};
 
 /// A change that is made, and how it is to be judged.
 pub(super) struct ExistingChangeRun<'m> {
@@ -70,14 +71,14 @@ impl ChangeTarget {
     }
 
     /// The paths of a change that are not what it starts from.
-    pub(super) fn moved(&self, changes: &[Change]) -> Vec<crealeph_workspace::TreePath> {
+    pub(super) fn moved(&self, changes: &[Change]) -> Vec<TreePath> {
         let there: BTreeMap<_, _> =
             self.accumulated.iter().map(|change| (&change.path, change.after.as_ref())).collect();
         let now = |path: &_| match there.get(path) {
             Some(node) => *node,
             None => self.snapshot.state().get(path),
         };
-        super::later::moved(changes, now, |path| self.snapshot.ignores(path))
+        moved(&edits(changes), now, |path| self.snapshot.ignores(path)).cloned().collect()
     }
 }
 
@@ -98,7 +99,7 @@ pub(super) fn run(
     progress: &(dyn Fn(WorkProgress) + Sync),
 ) -> Result<ItemOutcome, WorkError> {
     let ExistingChangeRun { item, agent, request, change, target } = existing;
-    let ChangeTarget { delivery, snapshot, accumulated } = target;
+    let ChangeTarget { mut delivery, snapshot, accumulated } = target;
     let run = new_id()?;
     let _span = info_span!("work_item", item = %item.id, %run, agent = agent.name).entered();
     let is_held = request.is_held;
@@ -120,8 +121,9 @@ pub(super) fn run(
     let planned = PlannedRun::new(identity, base);
     let tested = runner.run(planned, ChangeSource::Existing(&change), &|hash| state.with_run_hash(hash));
     progress(WorkProgress::Committing);
-    let mut landed = Landed { delivery, is_held, accumulated: accumulated.clone(), touched: BTreeMap::new() };
-    Ok(match LandingRun::conclude(RunWriter::new(work)?, runner, tested, base, &mut landed)? {
+    let mut landed = Landed { is_held, accumulated: accumulated.clone(), touched: BTreeMap::new() };
+    let writer = RunWriter::new(work)?;
+    Ok(match LandingRun::conclude(writer, runner, tested, base, &mut delivery, &mut landed)? {
         Concluded::Held(held) => ItemOutcome::Held(held),
         Concluded::Finished(result) => ItemOutcome::Finished { result, is_earlier: false },
     })

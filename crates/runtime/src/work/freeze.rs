@@ -14,14 +14,13 @@ use crealeph_decision::work::{DeltaClass, DeltaCounts, Ending, JudgedChange, adm
 use crealeph_sandbox::{Cut, SandboxError, View, ViewChangeKind, ViewEntry};
 use crealeph_workspace::{
     Arrival, Capsule, CaptureError, Change, Deadline, DeltaError, Deltas, Listing, Surveyed, TreePath,
-    ViewChanges,
+    UnwantedChange, ViewChanges,
 };
 
 use super::hidden::HiddenPaths;
 use super::paths;
 use super::receipt::DeltaLists;
 use super::run::{ItemRunner, RunStage, count};
-use super::secrets;
 use super::stage::{ChangeReport, ExistingChange, FrozenChange, PlannedRun, changes, edits};
 use super::trace::Trace;
 
@@ -60,9 +59,10 @@ impl ItemRunner<'_> {
         let deadline = Deadline::when(&is_over);
         self.freeze_until(planned, view, (trace, hidden), deadline).map_err(|stop| match stop {
             ReadingStop::Stopped if self.interrupt.is_used() => Box::new(Ending::Interrupted.into()),
-            ReadingStop::Stopped => Box::new(Unread::from(Ending::TimedOut(format!(
-                "Timed out after {timeout_ms} ms (`timeout_ms`) while what the agent changed was read; leave less, or raise it"
-            )))),
+            ReadingStop::Stopped => {
+                let details = " while what the agent changed was read; leave less, or raise it";
+                Box::new(Ending::timed_out(timeout_ms, details).into())
+            }
             ReadingStop::Ended(unread) => unread,
         })
     }
@@ -76,9 +76,7 @@ impl ItemRunner<'_> {
     ) -> Result<FrozenChange, ReadingStop> {
         let touched = view.touched(&|| deadline.is_over()).map_err(|error| match error {
             _ if deadline.is_over() => ReadingStop::Stopped,
-            SandboxError::ViewBound { what, .. } => {
-                ReadingStop::from(Ending::Denied(format!("Exceeded a limit of the sandbox: {what}")))
-            }
+            SandboxError::ViewBound { what, .. } => Ending::over_sandbox_limit(&what).into(),
             error => unreadable(&error),
         })?;
         make_readable(view, &touched);
@@ -158,7 +156,7 @@ impl ItemRunner<'_> {
             }
             Ok(()) if seen_bytes > limit_bytes => {
                 let cut = Cut::Disk { limit_bytes, seen_bytes };
-                (Ending::Denied(format!("Exceeded a limit of the sandbox: {cut}")), String::new())
+                (Ending::over_sandbox_limit(&cut), String::new())
             }
             Ok(()) => return Ok(()),
         };
@@ -214,12 +212,10 @@ impl From<CaptureError> for ReadingStop {
     fn from(error: CaptureError) -> Self {
         match error {
             CaptureError::Stopped => ReadingStop::Stopped,
-            CaptureError::Unwanted(reason) if secrets::is_for_secret(&reason) => {
-                Ending::SecretFound(reason).into()
-            }
+            CaptureError::Unwanted(UnwantedChange::Secret(reason)) => Ending::SecretFound(reason).into(),
             CaptureError::Refused(_)
             | CaptureError::Denied(_)
-            | CaptureError::Unwanted(_)
+            | CaptureError::Unwanted(UnwantedChange::Hidden(_))
             | CaptureError::TooMany { .. } => Ending::Denied(error.to_string()).into(),
             error => unreadable(&error),
         }

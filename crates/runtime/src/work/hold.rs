@@ -16,6 +16,7 @@ use crealeph_contracts::scalar::{Amount, ClientKey, Count, ItemId, Literal, Name
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, combined};
 use crealeph_workspace::{Capsule, Change, WorkspaceSnapshot};
+use tracing::info_span;
 
 use crate::approvals::{UnsignedError, append_unsigned, is_unsigned_refused};
 
@@ -26,8 +27,8 @@ use super::engine::Work;
 use super::error::{BlockedStep, Stop, WorkError};
 use super::existing::ChangeTarget;
 use super::held_proof;
-use super::journal::{Event, HeldBranch, HeldChange, PublishTarget, RunVerdict};
-use super::land::{BranchChange, LandingRun, check_conflict};
+use super::journal::{Event, HeldBranch, HeldChange, RunVerdict};
+use super::land::{BranchChange, LandingRun, TreeLanding, check_conflict};
 use super::later::changed_by;
 use super::receipt::{DeltaLists, ITEM_FILE, RunFile, SealError};
 use super::record::{
@@ -41,6 +42,7 @@ use super::stage::{
 };
 use super::store::{RunStore, RunsError};
 use super::subject::{self, SUBJECT_FILE};
+use super::tasks;
 use super::tests_run::TestReport;
 use super::trace::Trace;
 
@@ -76,15 +78,14 @@ impl RunWriter<'_> {
     pub(super) fn hold(
         &self,
         evidence: &RunEvidence,
-        landing: &Landing,
+        landing: TreeLanding,
         branch: Option<HeldBranch>,
         agent: &WorkAgent,
     ) -> Result<HeldRun, WorkError> {
         let identity = &evidence.identity;
-        let PublishTarget::Tree(publish) = &landing.publish else {
-            return Err(WorkError::NotHeld(self.work.runs.short(&identity.id)));
-        };
-        let record = record(evidence, self.unsealed(evidence, landing)?, agent);
+        let publish = landing.publish.clone();
+        let landing = Landing::from(landing);
+        let record = record(evidence, self.unsealed(evidence, &landing)?, agent);
         let mut files = vec![
             RunFile::new(ITEM_FILE, to_json(&identity.item)),
             RunFile::new(HELD_FILE, record.to_json()),
@@ -96,11 +97,11 @@ impl RunWriter<'_> {
         let held = HeldChange {
             item: identity.item.id.clone(),
             batch: identity.batch,
-            publish: publish.clone(),
+            publish,
             branch,
             at: super::now(),
         };
-        let subject = subject::record(self.work, evidence, landing, &held, agent)?;
+        let subject = subject::record(self.work, evidence, &landing, &held, agent)?;
         files.push(RunFile::new(SUBJECT_FILE, subject));
         files.push(held_proof::envelope(self.work, &identity.id, &held, &files)?);
         self.runs.write(&identity.id, &files)?;
@@ -120,6 +121,7 @@ impl RunWriter<'_> {
 /// Carries out a verdict on a held run that no one signed, while no one is enrolled: it lands, or it is discarded. One that meets a
 /// conflict stays held.
 pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
+    let _span = info_span!("decide", %run).entered();
     let writer = RunWriter::new(work)?;
     let state = writer.runs.state()?;
     let held = state.held.get(run).ok_or_else(|| WorkError::NotHeld(state.short(run)))?.clone();
@@ -135,7 +137,7 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
     let mut landing = landing_of(writer, run, &held, stated, verdict.is_approved)?;
     landing.writer.runs.add(Event::Judged { run: *run, verdict: verdict.clone() })?;
     if !is_signed_only {
-        let entry = verdict_entry(work, &landing.evidence.identity, &verdict)?;
+        let entry = verdict_entry(&landing.evidence.identity, &verdict)?;
         append_unsigned(&work.ledger, &work.tenant, &[entry]).map_err(|error| match error {
             UnsignedError::Refused => WorkError::Unsigned(state.short(run)),
             UnsignedError::Append(error) => WorkError::Unrecorded(error),
@@ -166,7 +168,7 @@ pub(super) fn landing_of<'l>(
     let record = held_record(&work.runs, run)?;
     let is_known = work.config.agents.contains_key(&*record.agent);
     let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
-    let evidence = RunEvidence { verdicts, ..evidence(&work.runs, item, record, held, agent)? };
+    let evidence = RunEvidence { verdicts, ..evidence(work, item, &record, held, agent)? };
     let own = held_changes(work, held, is_approved)?;
     if is_approved {
         check_nothing_moved(work, run, held, &own)?;
@@ -259,7 +261,7 @@ pub(super) fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result
     // More files may define grants than when the change was held.
     let paths = &landing.runner.agent.paths;
     if let Some(change) = changes.iter().find(|change| paths.protects(change.path.as_str())) {
-        return Err(Ending::Denied(format!("Denied path: {}", change.path)).into());
+        return Err(Ending::denied_path(&change.path).into());
     }
     let (before, after) = (prepared.before(), prepared.after());
     let snapshot = work.workspace.snapshot()?;
@@ -278,7 +280,7 @@ pub(super) fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result
     let capsule = Capsule::of_changes(&base, changes).map_err(|error| Ending::Failed(error.to_string()))?;
     let ready = landing.ready(capsule, &BTreeMap::new())?;
     let prepared = landing.prepare(&ready.capsule)?;
-    let result = landing.publish(&ready.landing(&prepared), prepared)?;
+    let result = landing.publish(&ready.landing(&prepared).into(), prepared)?;
     work.workspace.resume(&held.publish)?.discard()?;
     Ok(result)
 }
@@ -307,13 +309,14 @@ fn approve_on_branch(
 }
 
 /// The ledger entry of a verdict: who, why, on which run.
-fn verdict_entry(work: &Work, identity: &RunIdentity, verdict: &RunVerdict) -> Result<Draft, WorkError> {
+fn verdict_entry(identity: &RunIdentity, verdict: &RunVerdict) -> Result<Draft, WorkError> {
     let RunVerdict { is_approved, who, why, .. } = verdict;
+    let request = &identity.request;
     // The same verdict again is one entry; another one, after a crash, is another.
     let text = format!("{is_approved} {who} {why}");
     let key = format!("run_verdict:{}:{}", identity.id, Blake3::of(text.as_bytes()));
     Ok(Draft {
-        robot_id: work.bound_to(Some(&identity.item), identity.request.robot.as_ref()).0,
+        robot_id: tasks::bound_to(request.task.as_ref(), request.robot.as_ref()).0,
         module: MODULE.into(),
         source: PERSON.into(),
         kind: VERDICT.into(),
@@ -338,7 +341,7 @@ fn record(evidence: &RunEvidence, receipt: Receipt, agent: &WorkAgent) -> HeldRe
     let counts = tests.as_ref().and_then(|tests| tests.counts);
     HeldRecord {
         agent: agent.name.as_str().into(),
-        command: report.command.join("\n").into(),
+        command: None,
         robot: identity.request.robot.clone(),
         receipt,
         origin: identity.origin.clone().map(|origin| origin_with_models(origin, &report.trace)),
@@ -364,79 +367,91 @@ fn origin_with_models(origin: RunOrigin, trace: &Trace) -> RunOrigin {
 
 /// A held run as it was.
 fn evidence(
-    runs: &RunStore,
+    work: &Work,
     item: WorkItem,
-    record: HeldRecord,
+    record: &HeldRecord,
     held: &HeldChange,
     agent: &WorkAgent,
 ) -> Result<RunEvidence, WorkError> {
-    let HeldRecord {
-        command, receipt, origin, hidden, sandbox, admission, tests_passed, tests_failed, ..
-    } = record;
-    let models = origin.as_ref().and_then(|origin| origin.agent.models.as_ref());
-    let models = models.map_or_else(Vec::new, |models| models.as_slice().to_vec());
-    let run = receipt.id;
-    // One that is gone must not keep the change from being rejected; before an approval all of them were compared.
-    let file = |name: &str| Ok::<_, RunsError>(runs.read(&run, name)?.unwrap_or_default());
-    let counts = tests_passed.zip(tests_failed);
+    let receipt = &record.receipt;
+    let counts = record.tests_passed.zip(record.tests_failed);
     let counts = counts.map(|(passed, failed)| TestCounts { passed: passed.get(), failed: failed.get() });
+    let tests = receipt.test_log.as_deref().map(|output| TestReport { output: output.to_owned(), counts });
     Ok(RunEvidence {
         identity: RunIdentity {
-            id: run,
-            bounds: record.bounds.unwrap_or_else(|| stated_bounds(&item, agent)),
-            item,
+            id: receipt.id,
+            bounds: record.bounds.clone().unwrap_or_else(|| stated_bounds(&item, agent)),
             batch: held.batch,
             before: receipt.before_hash,
-            origin,
+            origin: record.origin.clone(),
             request: RunRequest {
-                agent: record.agent.into(),
+                agent: record.agent.as_ref().into(),
                 branch: held.branch.clone(),
                 is_held: true,
-                robot: record.robot,
+                robot: record.robot.clone(),
+                task: tasks::origin(work, &item.id)?,
                 earlier: receipt.earlier_run.clone(),
             },
+            item,
         },
         times: RunTimes {
-            started_at: receipt.started_at,
-            finished_at: receipt.finished_at,
+            started_at: receipt.started_at.clone(),
+            finished_at: receipt.finished_at.clone(),
             execution_ms: record.execution_ms.get(),
         },
-        agent: AgentReport {
-            command: command.split('\n').map(str::to_owned).collect(),
-            trace: Trace {
-                calls: receipt.tool_trace.as_slice().to_vec(),
-                count: record.tool_ops.get(),
-                tokens: receipt.tokens_used.map(Amount::get),
-                cost_usd: receipt.cost_usd.map(Amount::get),
-                models,
-                kept_bytes: 0,
-            },
-            strength: receipt.sandbox_strength,
-            sandbox,
-            hidden,
-            connections: receipt.connections.as_slice().to_vec(),
-            connections_left_off: receipt.connections_left_off.map_or(0, Count::get),
-            stdout: file(STDOUT_FILE)?,
-            stderr: file(STDERR_FILE)?,
-        },
-        change: ChangeReport {
-            files: None,
-            deltas: DeltaLists {
-                others: receipt.delta_o.as_slice().to_vec(),
-                projections: receipt.delta_pi.as_slice().to_vec(),
-                laws: receipt.delta_lambda.as_slice().to_vec(),
-                invariants: receipt.delta_q.as_slice().to_vec(),
-            },
-            counts: DeltaCounts {
-                others: record.deltas_o.get(),
-                projections: record.deltas_pi.get(),
-                laws: record.deltas_lambda.get(),
-                invariants: record.deltas_q.get(),
-            },
-            diff: String::from_utf8_lossy(&file(DIFF_FILE)?).into_owned(),
-        },
-        admission,
-        tests: receipt.test_log.map(|output| TestReport { output: output.into(), counts }),
+        agent: agent_report(&work.runs, record)?,
+        change: change_report(&work.runs, record)?,
+        admission: record.admission.clone(),
+        tests,
         verdicts: Vec::new(),
     })
+}
+
+/// What the agent of a held run left behind.
+fn agent_report(runs: &RunStore, record: &HeldRecord) -> Result<AgentReport, RunsError> {
+    let receipt = &record.receipt;
+    let models = record.origin.as_ref().and_then(|origin| origin.agent.models.as_ref());
+    Ok(AgentReport {
+        trace: Trace {
+            calls: receipt.tool_trace.as_slice().to_vec(),
+            count: record.tool_ops.get(),
+            tokens: receipt.tokens_used.map(Amount::get),
+            cost_usd: receipt.cost_usd.map(Amount::get),
+            models: models.map_or_else(Vec::new, |models| models.as_slice().to_vec()),
+            kept_bytes: 0,
+        },
+        strength: receipt.sandbox_strength,
+        sandbox: record.sandbox.clone(),
+        hidden: record.hidden.clone(),
+        connections: receipt.connections.as_slice().to_vec(),
+        connections_left_off: receipt.connections_left_off.map_or(0, Count::get),
+        stdout: held_file(runs, &receipt.id, STDOUT_FILE)?,
+        stderr: held_file(runs, &receipt.id, STDERR_FILE)?,
+    })
+}
+
+/// What is recorded of the change of a held run.
+fn change_report(runs: &RunStore, record: &HeldRecord) -> Result<ChangeReport, RunsError> {
+    let receipt = &record.receipt;
+    Ok(ChangeReport {
+        files: None,
+        deltas: DeltaLists {
+            others: receipt.delta_o.as_slice().to_vec(),
+            projections: receipt.delta_pi.as_slice().to_vec(),
+            laws: receipt.delta_lambda.as_slice().to_vec(),
+            invariants: receipt.delta_q.as_slice().to_vec(),
+        },
+        counts: DeltaCounts {
+            others: record.deltas_o.get(),
+            projections: record.deltas_pi.get(),
+            laws: record.deltas_lambda.get(),
+            invariants: record.deltas_q.get(),
+        },
+        diff: String::from_utf8_lossy(&held_file(runs, &receipt.id, DIFF_FILE)?).into_owned(),
+    })
+}
+
+/// A file of a held run. One that is gone must not keep the change from being rejected; before an approval all of them were compared.
+fn held_file(runs: &RunStore, run: &Uuid, name: &str) -> Result<Vec<u8>, RunsError> {
+    Ok(runs.read(run, name)?.unwrap_or_default())
 }

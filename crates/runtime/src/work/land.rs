@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::text::with_causes;
 use crealeph_decision::work::{Ending, base_conflict, combined, level_conflict};
 use crealeph_workspace::{
-    Added, Capsule, CaptureError, Change, Hidden, KeepError, Prepared, PublishError, State, StoreError,
-    TreeNode, TreePath, ViewChanges, WorkspaceSnapshot,
+    Added, Capsule, CaptureError, Change, HeldId, Hidden, KeepError, Prepared, PublishError, State,
+    StoreError, TreeNode, TreePath, ViewChanges, WorkspaceSnapshot,
 };
 use tracing::info_span;
 
@@ -50,7 +51,6 @@ impl Delivery {
 /// What has landed so far, for the items that come after.
 #[derive(Debug)]
 pub(super) struct Landed {
-    pub(super) delivery: Delivery,
     /// Whether changes are held for approval instead.
     pub(super) is_held: bool,
     /// Changes that came before and are not in the workspace.
@@ -93,14 +93,35 @@ pub(super) struct ReadyChange {
 
 impl ReadyChange {
     /// What lands when it is published.
-    pub(super) fn landing(&self, prepared: &Prepared<'_>) -> Landing {
-        Landing {
-            before: self.snapshot.state().hash().digest(),
-            after: self.capsule.after().hash().digest(),
-            changes: self.capsule.changes().to_vec(),
-            commit: None,
-            publish: PublishTarget::Tree(prepared.id()),
+    pub(super) fn landing(&self, prepared: &Prepared<'_>) -> TreeLanding {
+        TreeLanding::of(self.snapshot.state(), &self.capsule, prepared)
+    }
+}
+
+/// A change that is prepared to land in the workspace: only such a change can be held.
+#[derive(Debug)]
+pub(super) struct TreeLanding {
+    pub(super) before: Blake3,
+    pub(super) after: Blake3,
+    pub(super) changes: Vec<Change>,
+    pub(super) publish: HeldId,
+}
+
+impl TreeLanding {
+    fn of(before: &State, capsule: &Capsule, prepared: &Prepared<'_>) -> Self {
+        TreeLanding {
+            before: before.hash().digest(),
+            after: capsule.after().hash().digest(),
+            changes: capsule.changes().to_vec(),
+            publish: prepared.id(),
         }
+    }
+}
+
+impl From<TreeLanding> for Landing {
+    fn from(landing: TreeLanding) -> Self {
+        let TreeLanding { before, after, changes, publish } = landing;
+        Landing { before, after, changes, commit: None, publish: PublishTarget::Tree(publish) }
     }
 }
 
@@ -153,6 +174,7 @@ impl<'l> LandingRun<'l> {
         runner: ItemRunner<'l>,
         run: Result<TestedRun, Box<EndedRun>>,
         base: RunBase<'_>,
+        delivery: &mut Delivery,
         landed: &mut Landed,
     ) -> Result<Concluded, WorkError> {
         let run = match run {
@@ -171,10 +193,10 @@ impl<'l> LandingRun<'l> {
             Ok(TestedRun { evidence, capsule, own, view }) => {
                 let unlanded = UnlandedChange::new(own.clone(), capsule.clone(), view);
                 let mut landing = LandingRun::new(writer, runner, evidence, unlanded);
-                let concluded = match landed.delivery {
+                let concluded = match delivery {
                     _ if own.is_empty() => landing.land_unchanged(base),
                     Delivery::Tree => landing.land_in_tree(capsule, landed),
-                    Delivery::Branch(_) => landing.land_on_branch(&capsule, own, base, landed),
+                    Delivery::Branch(branch) => landing.land_on_branch(branch, &capsule, own, base, landed),
                 };
                 landing.or_give_up(concluded)
             }
@@ -218,13 +240,10 @@ impl<'l> LandingRun<'l> {
         let landing = ready.landing(&prepared);
         if landed.is_held || self.needs_approval(&landing.changes)? {
             prepared.hold()?;
-            return Ok(Concluded::Held(self.writer.hold(
-                &self.evidence,
-                &landing,
-                None,
-                self.runner.agent,
-            )?));
+            let held = self.writer.hold(&self.evidence, landing, None, self.runner.agent)?;
+            return Ok(Concluded::Held(held));
         }
+        let landing = Landing::from(landing);
         let result = self.publish(&landing, prepared)?;
         landed.touch(&self.evidence.identity.item.id, landing.changes);
         Ok(Concluded::Finished(Box::new(result)))
@@ -254,9 +273,10 @@ impl<'l> LandingRun<'l> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Stop::Ended(Ending::Conflict(format!(
-            "Conflict: the workspace changed {MAX_MOVES} times while the change was being committed; run again"
-        ))))
+        let why = format!(
+            "the workspace changed {MAX_MOVES} times while the change was being committed; run again"
+        );
+        Err(Ending::conflict(&why).into())
     }
 
     /// Runs the tests on the merged state; what they printed takes the place of what they printed before.
@@ -339,7 +359,7 @@ impl<'l> LandingRun<'l> {
 
     /// Lands a change in the workspace.
     pub(super) fn publish(&self, landing: &Landing, prepared: Prepared<'_>) -> Result<ItemResult, Stop> {
-        let _span = info_span!("publish").entered();
+        let _span = info_span!("publish", run = %self.evidence.identity.id).entered();
         let publish = || {
             self.record_landing()?;
             Ok(prepared.publish().map(drop)?)
@@ -354,6 +374,7 @@ impl<'l> LandingRun<'l> {
 
     fn land_on_branch(
         &mut self,
+        branch: &mut Branch,
         capsule: &Capsule,
         own: Vec<Change>,
         base: RunBase<'_>,
@@ -368,10 +389,8 @@ impl<'l> LandingRun<'l> {
             self.test_again(&all)?;
         }
         let is_held = landed.is_held || self.needs_approval(&own)?;
-        let Landed { delivery, accumulated, .. } = landed;
-        let Delivery::Branch(branch) = delivery else { return Err(Ending::Interrupted.into()) };
         if is_held {
-            if !accumulated.is_empty() {
+            if !landed.accumulated.is_empty() {
                 let why = "the branch has commits that the workspace has not, and a change on top of them cannot be held; check them out, or publish it at once";
                 return Err(Ending::Failed(why.to_owned()).into());
             }
@@ -380,7 +399,7 @@ impl<'l> LandingRun<'l> {
         let change = BranchChange {
             branch,
             state: base.snapshot.state(),
-            accumulated,
+            accumulated: &landed.accumulated,
             own: &own,
             capsule: Some(capsule),
         };
@@ -401,16 +420,10 @@ impl<'l> LandingRun<'l> {
         self.keep_states(Some(capsule), before, capsule.after()).map_err(not_kept)?;
         branch.check_committed(self.writer.work, capsule.changes())?;
         let prepared = self.prepare(capsule)?;
-        let landing = Landing {
-            before: before.hash().digest(),
-            after: capsule.after().hash().digest(),
-            changes: capsule.changes().to_vec(),
-            commit: None,
-            publish: PublishTarget::Tree(prepared.id()),
-        };
+        let landing = TreeLanding::of(before, capsule, &prepared);
         prepared.hold()?;
-        let held: HeldBranch = branch.held();
-        Ok(Concluded::Held(self.writer.hold(&self.evidence, &landing, Some(held), self.runner.agent)?))
+        let held = self.writer.hold(&self.evidence, landing, Some(branch.held()), self.runner.agent)?;
+        Ok(Concluded::Held(held))
     }
 
     /// Keeps the states before and after, makes the commit, writes the outcome and moves the branch.
@@ -438,7 +451,7 @@ impl<'l> LandingRun<'l> {
         };
         let landed = self.writer.land(&self.evidence, &landing, advance);
         landed.map_err(|error| match error {
-            error @ WorkError::Git { .. } => Stop::Ended(Ending::Conflict(format!("Conflict: {error}"))),
+            error @ WorkError::Git { .. } => Stop::Ended(Ending::conflict(&error)),
             error => error.into(),
         })
     }
@@ -463,7 +476,7 @@ pub(super) fn check_conflict(
 /// A content that someone changed meanwhile is a conflict; anything else is an error.
 fn not_kept(error: KeepError) -> Stop {
     match error {
-        KeepError::Store(error) => Stop::Ended(Ending::Conflict(format!("Conflict: {error}"))),
+        KeepError::Store(error) => Ending::conflict(&error).into(),
         error => error.into(),
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_workspace::{Change, TreeNode, TreePath};
+use crealeph_workspace::TreePath;
 
 use super::engine::Work;
 use super::error::WorkError;
@@ -51,18 +51,6 @@ pub(super) fn listed(paths: &[ChangedPath]) -> String {
         named.push(format!("and {} more", paths.len() - MAX_NAMED));
     }
     named.join("; ")
-}
-
-/// The paths of a change that are not what it starts from. `now` is what is at a path; one that `is_ignored` is compared when it is
-/// published.
-pub(super) fn moved<'n>(
-    changes: &[Change],
-    now: impl Fn(&TreePath) -> Option<&'n TreeNode>,
-    is_ignored: impl Fn(&TreePath) -> bool,
-) -> Vec<TreePath> {
-    let is_moved =
-        |change: &&Change| !is_ignored(&change.path) && now(&change.path) != change.before.as_ref();
-    changes.iter().filter(is_moved).map(|change| change.path.clone()).collect()
 }
 
 /// Which of these runs, given newest first, changed the paths.

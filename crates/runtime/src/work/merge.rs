@@ -23,11 +23,12 @@ pub(super) fn write(
     batch: &Blake3,
     merged: &[Uuid],
     start: &WorkspaceSnapshot,
+    delivery: &Delivery,
     landed: &Landed,
 ) -> Result<(), WorkError> {
     let writer = RunWriter::new(work)?;
     let state = start.state().hash().digest();
-    let (robot, _) = work.bound_to(None, work.robot());
+    let (robot, _) = tasks::bound_to(None, work.robot());
     let mut facts = ReceiptFacts::unchanged(new_id()?, AgentId::Agent0, super::now(), state, robot);
     facts.started_by = Some(work.user.clone());
     for (position, run) in merged.iter().enumerate() {
@@ -59,14 +60,19 @@ pub(super) fn write(
         facts.after = receipt.after_hash;
     }
     if facts.before != facts.after {
-        facts.changes = changes(work, start, landed)?;
+        facts.changes = changes(work, start, delivery, landed)?;
     }
     writer.merge(facts, batch)
 }
 
 /// What the level changed in all.
-fn changes(work: &Work, start: &WorkspaceSnapshot, landed: &Landed) -> Result<Vec<Change>, WorkError> {
-    let now = match landed.delivery {
+fn changes(
+    work: &Work,
+    start: &WorkspaceSnapshot,
+    delivery: &Delivery,
+    landed: &Landed,
+) -> Result<Vec<Change>, WorkError> {
+    let now = match delivery {
         Delivery::Tree => work.workspace.snapshot()?.state().clone(),
         Delivery::Branch(_) => Capsule::of_changes(start.state(), landed.accumulated.clone())
             .map_err(|error| refused("merge the level", error.to_string()))?

@@ -255,7 +255,7 @@ impl RunReader {
     /// # Errors
     /// When the file cannot be read.
     pub fn origin(&self, run: &Uuid) -> Result<Option<RunOrigin>, RunsError> {
-        Ok(self.runs.read(run, ORIGIN_FILE)?.and_then(|bytes| RunOrigin::parse(&bytes).ok()))
+        self.runs.document_if_there(run, ORIGIN_FILE, |bytes| RunOrigin::parse(bytes).ok())
     }
 
     /// What it changed, or what of it was discarded, in unified form.

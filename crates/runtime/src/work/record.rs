@@ -36,6 +36,7 @@ use super::run::count;
 use super::stage::{RunEvidence, RunIdentity, UnlandedChange};
 use super::store::{LockedRuns, RunsError};
 use super::subject::SUBJECT_FILE;
+use super::tasks;
 use super::trace::Trace;
 
 pub(super) const STDOUT_FILE: &str = "stdout.txt";
@@ -95,7 +96,7 @@ impl<'w> RunWriter<'w> {
         ending: &Ending,
         unlanded: Option<&UnlandedChange>,
     ) -> Result<ItemResult, WorkError> {
-        let mut facts = self.facts(evidence, None, Some(ending));
+        let mut facts = self.facts(evidence, None, Some(ending))?;
         let result = self.result(evidence, &facts)?;
         facts.beside = beside(evidence, &result);
         if !matches!(ending, Ending::SecretFound(_)) {
@@ -119,7 +120,7 @@ impl<'w> RunWriter<'w> {
 
     /// Writes the outcome of a run that succeeded and changed nothing: there is nothing to land.
     pub(super) fn finish_unchanged(&self, evidence: &RunEvidence) -> Result<ItemResult, WorkError> {
-        let mut facts = self.facts(evidence, None, None);
+        let mut facts = self.facts(evidence, None, None)?;
         let result = self.result(evidence, &facts)?;
         facts.beside = beside(evidence, &result);
         facts.beside.extend(self.work.runs.outputs(&facts.id)?);
@@ -137,7 +138,7 @@ impl<'w> RunWriter<'w> {
         landing: &Landing,
         publish: impl FnOnce() -> Result<(), WorkError>,
     ) -> Result<ItemResult, WorkError> {
-        let mut facts = self.facts(evidence, Some(landing), None);
+        let mut facts = self.facts(evidence, Some(landing), None)?;
         facts.previous = self.runs.state()?.head();
         let result = self.result(evidence, &facts)?;
         facts.beside = beside(evidence, &result);
@@ -171,10 +172,12 @@ impl<'w> RunWriter<'w> {
     /// Writes a receipt for a run whose process ended.
     pub(super) fn close_interrupted(&self, run: &Uuid, started: &StartedRun) -> Result<(), WorkError> {
         let item = self.work.runs.document(run, ITEM_FILE, parse_item)?;
-        let origin = self.work.runs.read(run, ORIGIN_FILE)?;
-        let origin = origin.and_then(|bytes| RunOrigin::parse(&bytes).ok());
+        // One that an older version started has none.
+        let parse = |bytes: &[u8]| RunOrigin::parse(bytes).ok();
+        let origin = self.work.runs.document_if_there(run, ORIGIN_FILE, parse)?;
         let (agent, started_by) = origin.map(|origin| (origin.agent, origin.started_by)).unzip();
-        let (robot, lineage) = self.work.bound_to(Some(&item), started.robot.as_ref());
+        let task = tasks::origin(self.work, &item.id)?;
+        let (robot, lineage) = tasks::bound_to(task.as_ref(), started.robot.as_ref());
         let (started_at, finished_at) = (started.at.clone(), super::now());
         let nothing = ReceiptFacts::unchanged(*run, item.agent_id, started_at.clone(), started.before, robot);
         let why = format!("{}: its process ended before it was over", Ending::Interrupted.reason());
@@ -209,7 +212,7 @@ impl<'w> RunWriter<'w> {
 
     /// A receipt that has no place in the chain yet.
     pub(super) fn unsealed(&self, evidence: &RunEvidence, landing: &Landing) -> Result<Receipt, WorkError> {
-        Ok(self.seal(&self.facts(evidence, Some(landing), None))?.receipt.into_inner())
+        Ok(self.seal(&self.facts(evidence, Some(landing), None)?)?.receipt.into_inner())
     }
 
     /// Seals a receipt at the end of the chain, and writes that its run has ended.
@@ -247,13 +250,14 @@ impl<'w> RunWriter<'w> {
         evidence: &RunEvidence,
         landing: Option<&Landing>,
         ending: Option<&Ending>,
-    ) -> ReceiptFacts {
+    ) -> Result<ReceiptFacts, WorkError> {
         let RunEvidence { identity, times, agent, change, admission, tests, verdicts } = evidence;
         let origin = identity.origin.as_ref();
-        let (robot, mut lineage) = self.work.bound_to(Some(&identity.item), identity.request.robot.as_ref());
-        lineage.extend(self.submitted(&identity.id));
+        let request = &identity.request;
+        let (robot, mut lineage) = tasks::bound_to(request.task.as_ref(), request.robot.as_ref());
+        lineage.extend(self.submitted(&identity.id)?);
         let amount = |value: Option<f64>| value.and_then(Amount::new);
-        ReceiptFacts {
+        Ok(ReceiptFacts {
             id: identity.id,
             agent_id: identity.item.agent_id,
             item: Some(identity.item.clone()),
@@ -283,12 +287,12 @@ impl<'w> RunWriter<'w> {
             started_by: origin.map(|origin| origin.started_by.clone()),
             verdicts: verdicts.clone(),
             hidden: agent.hidden.clone().filter(|_| origin.is_some()),
-            earlier_run: identity.request.earlier.clone(),
+            earlier_run: request.earlier.clone(),
             previous: None,
             robot,
             lineage,
             beside: Vec::new(),
-        }
+        })
     }
 
     /// The RunResult, exactly as the contract has it.

@@ -11,6 +11,7 @@ use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::{Receipt, uuid::Uuid};
 use crealeph_workspace::{Kept, KeptPlace, PublishOutcome};
+use tracing::info_span;
 
 use super::engine::Work;
 use super::error::WorkError;
@@ -56,6 +57,7 @@ impl From<Kept> for KeptFile {
 
 /// Settles everything that an earlier process left. If something cannot be settled, nothing is lost, and it can be tried again.
 pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
+    let _span = info_span!("recover", tenant = %work.tenant).entered();
     let writer = RunWriter::new(work)?;
     let mut recovery = Recovery::default();
     // Whether a publish was complete must be known before recovering clears it away.

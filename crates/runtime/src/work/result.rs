@@ -8,7 +8,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::json::{Limits, parse, push_text};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
-use crealeph_decision::work::DeltaClass;
+use crealeph_decision::work::ExceededLimit;
 
 /// How the run of an item ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,14 +48,9 @@ impl ItemResult {
     }
 }
 
-/// The reason of a run as people read it: a class of changes by its name instead of the contract's letter, which records have.
+/// The reason of a recorded run as people read it: a class of changes by its name instead of the contract's letter, which records have.
 pub fn reason_in_words(reason: &str) -> Cow<'_, str> {
-    let renamed = DeltaClass::ALL.into_iter().find_map(|class| {
-        let counts = reason.strip_prefix("Exceeded max delta size of ")?.strip_prefix(class.letter())?;
-        let counts = counts.strip_prefix(": ")?;
-        Some(format!("Exceeded max delta size of {}: {counts}", class.in_words()))
-    });
-    renamed.map_or(Cow::Borrowed(reason), Cow::Owned)
+    ExceededLimit::parse(reason).map_or(Cow::Borrowed(reason), |exceeded| Cow::Owned(exceeded.in_words()))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use super::later::changed_by;
 use super::pack::{CAPSULE_FILE, PackedChange};
 use super::receipt::ENVELOPE_FILE;
 use super::stage::{AgentReport, ChangeContents, ExistingChange, RunRequest};
+use super::tasks;
 use super::trace::Trace;
 
 /// A run whose change can be judged again.
@@ -157,13 +158,14 @@ pub(super) fn run(
         branch: target.kept_branch(),
         is_held: is_held || record.hold,
         robot: work.robot().cloned(),
+        task: tasks::origin(work, &item.id)?,
         earlier: Some(EarlierRun {
             relation: RunRelation::RetryOf,
             run: finished.run,
             receipt_hash: finished.receipt,
         }),
     };
-    let report = agent_report(&packed, agent.command.clone());
+    let report = agent_report(&packed);
     let origin = match &record.agent_facts {
         Some(facts) => RunOrigin { agent: facts.clone(), started_by: work.user.clone() },
         None => work.origin(agent)?,
@@ -194,11 +196,10 @@ fn target(
 }
 
 /// What the agent of the first run reported: it made the change, and its bounds apply.
-fn agent_report(packed: &PackedChange, command: Vec<String>) -> AgentReport {
+fn agent_report(packed: &PackedChange) -> AgentReport {
     let record = &packed.record;
     let models = record.agent_facts.as_ref().and_then(|facts| facts.models.as_ref());
     AgentReport {
-        command,
         trace: Trace {
             calls: record.tool_trace.as_slice().to_vec(),
             count: record.tool_ops.get(),

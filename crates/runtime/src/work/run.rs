@@ -12,7 +12,9 @@ use crealeph_contracts::receipt::{Connection, ConnectionRefusal, RunRelation, Sa
 use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::text::with_causes;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
+use crealeph_decision::work::{
+    AgentEnd, Ending, ExceededLimit, JudgedChange, ProcessEnd, ReportLimits, admit, agent_ending, run_hash,
+};
 use crealeph_sandbox::{
     Cancel, Captured, ConnectionVerdict, Exit, HOME, Level, Mount, RunFailure, Sandbox, SandboxError,
     SandboxOutcome, Seed, Spec, Stdin, TRACE_CHANNEL, View,
@@ -23,7 +25,7 @@ use tracing::debug_span;
 use super::config::WorkAgent;
 use super::confine;
 use super::freeze::Unread;
-use super::guard::{Guard, Reportable};
+use super::guard::Guard;
 use super::hidden::HiddenPaths;
 use super::interrupt::Interrupt;
 use super::log::{LogSource, RunLog};
@@ -180,10 +182,10 @@ impl ItemRunner<'_> {
         let (view, hidden) = view.map_err(|error| not_applied(&error))?;
         let applied = tests.apply((&view, &hidden), &made.changes, &made.contents, &cancel);
         applied.map_err(|error| not_applied(&error))?;
-        let passed = self.reportable(&planned.identity.item).passed(&made.agent.trace);
+        let exceeded = made.agent.trace.exceeded(&self.report_limits(&planned.identity.item));
         let ending = match self.interrupt.is_used() {
             true => Some(Ending::Interrupted),
-            false => passed.map(Ending::OverBound),
+            false => exceeded.map(|exceeded| Ending::OverBound(exceeded.to_string())),
         };
         let report = AgentReport { hidden: Some(hidden.facts(&self.agent.hide)), ..made.agent.clone() };
         Ok(CalledAgent { report, view, hidden, redactions: 0, ending })
@@ -208,8 +210,7 @@ impl ItemRunner<'_> {
         let (view, hidden) = view.map_err(|error| not_run(&error))?;
         let mut spec = self.spec(item).map_err(|error| not_run(&error))?;
         spec.views = vec![Mount { view: &view, at: root.to_owned() }];
-        let command = spec.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let (outcome, trace, passed_bound) = self.guarded(&spec, item, &cancel);
+        let (outcome, trace, exceeded) = self.guarded(&spec, item, &cancel);
         let outcome = outcome.map_err(|error| not_run(&error))?;
         drop(spec);
         let stderr = outcome.stderr.text();
@@ -219,7 +220,7 @@ impl ItemRunner<'_> {
         let ending = agent_ending(&AgentEnd {
             process,
             cause: cause.as_deref(),
-            passed_bound,
+            exceeded,
             is_interrupted: self.interrupt.is_used(),
             timeout_ms: item.bounds().timeout_ms,
             stderr: end(stderr.trim(), QUOTED_BYTES),
@@ -229,7 +230,6 @@ impl ItemRunner<'_> {
             Level::Reduced => SandboxStrength::Reduced,
         };
         let report = AgentReport {
-            command,
             trace,
             strength,
             sandbox: Some(sandbox_facts(&outcome, strength)),
@@ -266,31 +266,31 @@ impl ItemRunner<'_> {
         Ok(spec)
     }
 
-    /// Runs the agent under guard: what the sandbox saw, what the agent reported, and the bound that it passed, if any.
+    /// Runs the agent under guard: what the sandbox saw, what the agent reported, and the limit that it exceeded, if any.
     fn guarded(
         &self,
         spec: &Spec<'_>,
         item: &WorkItem,
         cancel: &Cancel,
-    ) -> (Result<SandboxOutcome, SandboxError>, Trace, Option<String>) {
+    ) -> (Result<SandboxOutcome, SandboxError>, Trace, Option<ExceededLimit>) {
         let progress = |trace: &Trace| {
             (self.progress)(RunStage::Working { tool_ops: trace.count, tokens: trace.tokens });
         };
         progress(&Trace::default());
-        let guard = Guard::new(self.reportable(item), self.agent.stream, cancel.clone(), &progress);
+        let guard = Guard::new(self.report_limits(item), self.agent.stream, cancel.clone(), &progress);
         let take = |stream, bytes: &[u8]| {
             guard.take(stream, bytes);
             self.log.take(LogSource::Agent, stream, bytes);
         };
         let outcome = self.sandbox.run_with_output(spec, cancel, Some(&take));
         self.log.finish(LogSource::Agent);
-        let (trace, passed_bound) = guard.finish();
-        (outcome, trace, passed_bound)
+        let (trace, exceeded) = guard.finish();
+        (outcome, trace, exceeded)
     }
 
     /// What may be reported at most.
-    fn reportable(&self, item: &WorkItem) -> Reportable {
-        Reportable {
+    fn report_limits(&self, item: &WorkItem) -> ReportLimits {
+        ReportLimits {
             tool_ops: item.bounds().max_tool_ops,
             tokens: self.agent.max_tokens,
             cost_usd: self.agent.max_cost,

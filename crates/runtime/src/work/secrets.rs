@@ -9,7 +9,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::to_json;
 use crealeph_decision::work::led_to;
 use crealeph_sandbox::{Grants, HOME, REDACTED, Redactor, SandboxError, Secret, Seed};
-use crealeph_workspace::{Arrival, Arrived};
+use crealeph_workspace::{Arrival, Arrived, UnwantedChange};
 
 use super::config::{Granted, Hide, WorkAgent};
 use super::hidden::HiddenPaths;
@@ -19,8 +19,6 @@ use crate::agents::process::secrets;
 /// The shortest secret that denies a run.
 const MIN_DENIED_BYTES: usize = 8;
 const CHUNK_BYTES: usize = 64 << 10;
-/// How every denial for a secret begins.
-const SECRET: &str = "Secret in";
 
 /// The secrets that a table of the configuration grants, as they were when they were read: what is granted is what is redacted, although
 /// a file is replaced meanwhile.
@@ -36,7 +34,8 @@ impl GrantedSecrets {
     /// Reads them. One that cannot be read matters when it is to be granted.
     fn read(granted: &Granted) -> Self {
         let mut read = GrantedSecrets::default();
-        let seeds = granted.home.iter().map(|(from, inside)| Seed::from_file(from, Path::new(HOME).join(inside)));
+        let seeds =
+            granted.home.iter().map(|(from, inside)| Seed::from_file(from, Path::new(HOME).join(inside)));
         for seed in seeds {
             match seed {
                 Ok(seed) => read.seeds.push(seed),
@@ -134,11 +133,11 @@ impl RunSecrets {
             |text: &str| (was_redacted && text.contains(REDACTED)) || self.denied.finds(text.as_bytes());
         let (mut texts, mut models) = (texts, trace.models.iter());
         if texts.any(|text| is_held(&text)) {
-            return Some(format!("{SECRET} report: a tool call holds it"));
+            return Some("Secret in report: a tool call holds it".to_owned());
         }
         models
             .any(|model| is_held(model.as_str()))
-            .then(|| format!("{SECRET} report: a model's name holds it"))
+            .then(|| "Secret in report: a model's name holds it".to_owned())
     }
 
     /// Why something that is about to be kept denies the run.
@@ -147,20 +146,20 @@ impl RunSecrets {
         hide: &Hide,
         hidden: &HiddenPaths,
         arrival: Arrival<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), UnwantedChange> {
         let Arrival { path, what } = arrival;
         let is_written = !matches!(what, Arrived::Discarded);
         if is_written && let Some(glob) = hidden.covering(hide, path) {
             let path = self.redacted(path);
-            return Err(format!("Hidden path: {path} (hidden from the agent by `{glob}` in `hide`)"));
+            let why = format!("Hidden path: {path} (hidden from the agent by `{glob}` in `hide`)");
+            return Err(UnwantedChange::Hidden(why));
         }
         if let Arrived::Link(target) = &what
             && let Some(glob) = led_to(path, target).and_then(|led_to| hidden.covering(hide, &led_to))
         {
             let path = self.redacted(path);
-            return Err(format!(
-                "Hidden path: {path} (a link to what `{glob}` in `hide` hides from the agent)"
-            ));
+            let why = format!("Hidden path: {path} (a link to what `{glob}` in `hide` hides from the agent)");
+            return Err(UnwantedChange::Hidden(why));
         }
         if !self.has_denied() {
             return Ok(());
@@ -174,7 +173,10 @@ impl RunSecrets {
                 let mut chunk = vec![0; CHUNK_BYTES];
                 loop {
                     let read = file.read(&mut chunk).map_err(|error| {
-                        format!("{SECRET} change: {} could not be searched: {error}", self.redacted(path))
+                        let path = self.redacted(path);
+                        UnwantedChange::Secret(format!(
+                            "Secret in change: {path} could not be searched: {error}"
+                        ))
                     })?;
                     if read == 0 {
                         break search.finish();
@@ -186,7 +188,7 @@ impl RunSecrets {
             }
         };
         match is_found {
-            true => Err(format!("{SECRET} change: {}", self.redacted(path))),
+            true => Err(UnwantedChange::Secret(format!("Secret in change: {}", self.redacted(path)))),
             false => Ok(()),
         }
     }
@@ -196,7 +198,36 @@ impl RunSecrets {
     }
 }
 
-/// Whether a run was denied for a secret: nothing is kept of it but its receipt (R34).
-pub(super) fn is_for_secret(reason: &str) -> bool {
-    reason.starts_with(SECRET)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(folder: &Path, names: &[&str]) -> Granted {
+        let file = |name: &&str| ((*name).to_owned(), folder.join(name));
+        Granted { secret_files: names.iter().map(file).collect(), ..Granted::default() }
+    }
+
+    #[test]
+    fn a_secret_that_is_replaced_after_it_was_read_is_granted_as_it_is_redacted() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("TOKEN"), "first-value-of-it").unwrap();
+        let read = GrantedSecrets::read(&granted(folder.path(), &["TOKEN"]));
+        std::fs::write(folder.path().join("TOKEN"), "second-value-of-it").unwrap();
+        let mut grants = Grants::default();
+        read.add_to(&mut grants).unwrap();
+        assert_eq!(grants.secret_values(), read.values());
+        assert!(read.values().contains(&b"first-value-of-it".to_vec()));
+    }
+
+    #[test]
+    fn nothing_is_granted_if_a_secret_cannot_be_read_and_the_others_are_still_redacted() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("TOKEN"), "a-value-that-is-read").unwrap();
+        let read = GrantedSecrets::read(&granted(folder.path(), &["MISSING", "TOKEN"]));
+        let mut grants = Grants::default();
+        let refused = read.add_to(&mut grants).unwrap_err().to_string();
+        assert!(refused.contains("cannot read the secret in") && refused.contains("MISSING"), "{refused}");
+        assert!(grants.secrets.is_empty());
+        assert_eq!(read.values(), [b"a-value-that-is-read".to_vec()]);
+    }
 }

@@ -10,6 +10,7 @@ use crealeph_contracts::provenance::{StatedVerdict, VerdictWord};
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome};
+use tracing::info_span;
 
 use super::batch::{ItemOutcome, WorkProgress, finished_earlier};
 use super::engine::Work;
@@ -49,6 +50,7 @@ pub struct DecidedChange {
 
 /// Carries out what people decided about a held run.
 pub(super) fn settle(work: &Work, run: &Uuid) -> Result<SettledRun, WorkError> {
+    let _span = info_span!("settle", %run).entered();
     let writer = RunWriter::new(work)?;
     let held = held_run(&writer, run)?;
     let case = standing(work, run)?;

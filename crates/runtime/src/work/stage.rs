@@ -20,6 +20,7 @@ use super::config::WorkAgent;
 use super::journal::HeldBranch;
 use super::pack::PackedChange;
 use super::receipt::DeltaLists;
+use super::tasks::TaskOrigin;
 use super::tests_run::TestReport;
 use super::trace::Trace;
 
@@ -56,6 +57,8 @@ pub(super) struct RunRequest {
     pub(super) is_held: bool,
     /// The robot that it is bound to.
     pub(super) robot: Option<RobotId>,
+    /// The task that its item came from, if it is one.
+    pub(super) task: Option<TaskOrigin>,
     /// The run that this one is based on.
     pub(super) earlier: Option<EarlierRun>,
 }
@@ -99,7 +102,6 @@ pub(super) struct RunTimes {
 /// What an agent's process left behind.
 #[derive(Clone, Debug)]
 pub(super) struct AgentReport {
-    pub(super) command: Vec<String>,
     pub(super) trace: Trace,
     pub(super) strength: SandboxStrength,
     /// What held the agent; absent if it was never started.
@@ -120,13 +122,12 @@ impl AgentReport {
             true => SandboxStrength::Reduced,
             false => SandboxStrength::Full,
         };
-        AgentReport { command: agent.command.clone(), strength, ..AgentReport::of_no_one() }
+        AgentReport { strength, ..AgentReport::of_no_one() }
     }
 
     /// Of a run without an agent.
     pub(super) fn of_no_one() -> Self {
         AgentReport {
-            command: Vec::new(),
             trace: Trace::default(),
             strength: SandboxStrength::Full,
             sandbox: None,

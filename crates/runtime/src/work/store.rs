@@ -186,8 +186,20 @@ impl RunStore {
         name: &str,
         parse: impl FnOnce(&[u8]) -> Option<T>,
     ) -> Result<T, RunsError> {
-        let parsed = self.read(run, name)?.and_then(|bytes| parse(&bytes));
-        parsed.ok_or_else(|| RunsError::Unreadable(self.folder(run).join(name)))
+        let document = self.document_if_there(run, name, parse)?;
+        document.ok_or_else(|| RunsError::Unreadable(self.folder(run).join(name)))
+    }
+
+    /// The same of one that not every run has.
+    pub(super) fn document_if_there<T>(
+        &self,
+        run: &Uuid,
+        name: &str,
+        parse: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, RunsError> {
+        let Some(bytes) = self.read(run, name)? else { return Ok(None) };
+        let unreadable = || RunsError::Unreadable(self.folder(run).join(name));
+        parse(&bytes).map(Some).ok_or_else(unreadable)
     }
 
     /// Waits until no one else settles anything, and keeps it so.

@@ -21,7 +21,7 @@ use super::receipt::SealError;
 use super::record::{DIFF_FILE, Landing, RunWriter, parse_item};
 use super::run::count;
 use super::stage::RunEvidence;
-use super::store::RunsError;
+use super::tasks;
 
 /// The record, next to the held change.
 pub(super) const SUBJECT_FILE: &str = "held-change.json";
@@ -105,7 +105,8 @@ impl RunWriter<'_> {
     pub(super) fn submit(&self, run: &Uuid) -> Result<(), WorkError> {
         let Some(record) = stored(self.work, run)? else { return Ok(()) };
         let item = self.work.runs.document(run, super::receipt::ITEM_FILE, parse_item)?;
-        let (_, because) = self.work.bound_to(Some(&item), None);
+        let task = tasks::origin(self.work, &item.id)?;
+        let (_, because) = tasks::bound_to(task.as_ref(), None);
         let draft = held_change_draft(&record, because)?;
         let appended = self.work.ledger.append_as(&self.work.tenant, vec![(None, draft)]);
         let appended = appended.map_err(WorkError::Unsubmitted)?;
@@ -117,24 +118,22 @@ impl RunWriter<'_> {
         Ok(self.runs.add(Event::Submitted { run: *run, entry })?)
     }
 
-    /// The entry that holds the change of a run, if it was held and the ledger has it. A ledger that does not answer, or is another one now,
-    /// must not keep the receipt from being written: then the receipt does not name the entry.
-    pub(super) fn submitted(&self, run: &Uuid) -> Option<LedgerId> {
-        let entry = self.runs.state().ok()?.submitted.get(run).cloned()?;
-        let entry = LedgerId::parse(&entry).ok()?;
-        self.work.ledger.get(&self.work.tenant, &entry).ok()?.map(|entry| entry.id)
+    /// The entry that holds the change of a run, if it was held and the ledger has it. One that is in another ledger is not named.
+    ///
+    /// # Errors
+    /// When the ledger does not answer: a receipt without the entry would look like one of a change that no one held.
+    pub(super) fn submitted(&self, run: &Uuid) -> Result<Option<LedgerId>, WorkError> {
+        let state = self.runs.state()?;
+        let Some(entry) = state.submitted.get(run) else { return Ok(None) };
+        let entry = LedgerId::parse(entry).map_err(SealError::Name)?;
+        Ok(self.work.ledger.get(&self.work.tenant, &entry)?.map(|entry| entry.id))
     }
 }
 
 /// The record that is next to a held change; one of an earlier version has none.
 fn stored(work: &Work, run: &Uuid) -> Result<Option<HeldChangeRecord>, WorkError> {
-    match work.runs.read(run, SUBJECT_FILE)? {
-        None => Ok(None),
-        Some(bytes) => match HeldChangeRecord::parse(&bytes) {
-            Ok(record) => Ok(Some(record)),
-            Err(_) => Err(RunsError::Unreadable(work.runs.folder(run).join(SUBJECT_FILE)).into()),
-        },
-    }
+    let parse = |bytes: &[u8]| HeldChangeRecord::parse(bytes).ok();
+    Ok(work.runs.document_if_there(run, SUBJECT_FILE, parse)?)
 }
 
 /// Refuses a change that is not the one that people were shown: record, diff, states and target. That the rest of it is as it was held was

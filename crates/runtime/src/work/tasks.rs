@@ -11,6 +11,7 @@ use crealeph_ledger::{Filter, Ledger, LedgerError, Order};
 
 use super::engine::Work;
 use super::error::WorkError;
+use super::receipt::NO_ROBOT;
 use crate::builder::{BuildError, Scopes, Settings, is_made_by_builder};
 
 const TASK: Literal = Literal::new("task");
@@ -118,12 +119,22 @@ pub(super) fn robot_of(
 }
 
 /// The task that an item came from.
+#[derive(Clone, Debug)]
 pub(super) struct TaskOrigin {
     pub(super) robot: RobotId,
     pub(super) task: LedgerId,
 }
 
-/// The task that an item came from, if it is one.
+/// The robot that a receipt names, and the entries it is based on.
+pub(super) fn bound_to(task: Option<&TaskOrigin>, robot: Option<&RobotId>) -> (RobotId, Vec<LedgerId>) {
+    match task {
+        Some(task) => (task.robot.clone(), vec![task.task.clone()]),
+        None => (robot.cloned().unwrap_or_else(|| NO_ROBOT.into()), Vec::new()),
+    }
+}
+
+/// The task that an item came from, if it is one. A run reads it once, before it starts: its receipt names the task, although the
+/// ledger does not answer when it is written.
 pub(super) fn origin(work: &Work, item: &ItemId) -> Result<Option<TaskOrigin>, WorkError> {
     let Ok(task) = LedgerId::parse(item.as_str()) else { return Ok(None) };
     let entry = work.ledger.get(&work.tenant, &task)?;

@@ -112,7 +112,8 @@ impl TestRunner<'_> {
     fn run_in(&self, view: &View, command: &str, cancel: &Cancel) -> Result<(ProcessEnd, String), TestError> {
         let root = self.workspace.path();
         let granted = &self.agent.test;
-        let mut spec = workspace_spec(["/bin/sh", "-c", command], granted, grants(granted, self.secrets, root)?, root);
+        let mut spec =
+            workspace_spec(["/bin/sh", "-c", command], granted, grants(granted, self.secrets, root)?, root);
         spec.grants.env.extend(confine::variables(&[("CREALEPH_WORKSPACE", &root.to_string_lossy())]));
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
         spec.views = vec![Mount { view, at: root.to_owned() }];

@@ -8,6 +8,7 @@ use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{JsonObject, Limits, Node, NodeKind, parse};
 use crealeph_contracts::receipt::ToolCall;
 use crealeph_contracts::scalar::{Literal, Name};
+use crealeph_decision::work::{ExceededLimit, ReportLimits};
 
 const UNKNOWN: Literal = Literal::new("unknown");
 /// What a line may say that is not a tool call.
@@ -80,6 +81,11 @@ impl TraceReport {
 }
 
 impl Trace {
+    /// The first limit that these reports exceed.
+    pub(super) fn exceeded(&self, limits: &ReportLimits) -> Option<ExceededLimit> {
+        limits.exceeded_by(self.count, self.tokens, self.cost_usd)
+    }
+
     /// Takes one more report.
     pub(super) fn add(&mut self, reported: TraceReport) {
         if let Some(mut call) = reported.call {

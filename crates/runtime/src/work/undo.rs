@@ -22,6 +22,7 @@ use super::receipt::{ITEM_FILE, RECEIPT_FILE, SealError};
 use super::record::parse_item;
 use super::stage::{AgentReport, ChangeContents, ExistingChange, RunRequest};
 use super::store::RunsError;
+use super::tasks;
 
 /// What the id of an item that undoes a run starts with.
 pub const UNDO_PREFIX: &str = "undo-";
@@ -120,6 +121,7 @@ pub(super) fn run(
         branch: target.kept_branch(),
         is_held,
         robot: work.robot().cloned(),
+        task: tasks::origin(work, &item.id)?,
         earlier: Some(EarlierRun {
             relation: RunRelation::Undoes,
             run: finished.run,

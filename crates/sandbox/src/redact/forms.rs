@@ -167,7 +167,9 @@ impl Forms {
         for secret in secrets {
             bytes = bytes.saturating_add(secret.len());
             if bytes > MAX_SECRETS_BYTES {
-                return Err(not_searchable(&format!("they are larger than {MAX_SECRETS_BYTES} bytes in total")));
+                return Err(not_searchable(&format!(
+                    "they are larger than {MAX_SECRETS_BYTES} bytes in total"
+                )));
             }
             let joined: Vec<u8> = secret.iter().copied().filter(|byte| !is_dropped(*byte)).collect();
             if joined.len() < MIN_PATTERN_BYTES {

@@ -7,7 +7,7 @@ use clap::Args;
 use crealeph_contracts::scalar::{Count, TimeoutMs};
 use crealeph_contracts::text::Shown;
 use crealeph_contracts::work_item::{Bounds, Constraints};
-use crealeph_decision::work::ClassLimits;
+use crealeph_decision::work::{ClassLimits, DeltaClass, ExceededLimit, RunLimit, timeout_of};
 use crealeph_runtime::work::configured_bounds;
 
 use crate::commands::typed_line::TypedLine;
@@ -148,39 +148,35 @@ impl BoundsArgs {
     }
 }
 
-/// A bound in the wording of a denial (R25), the flag that raises it, and where else it is set.
-const RAISED_BY: [(&str, &str, &str); 7] = [
-    ("max files", "--max-files", "`max_files` in the item's `constraints`"),
-    ("max tool ops", "--max-tool-ops", "`max_tool_ops` in the item's `constraints`"),
-    ("max delta size", "--max-delta-size", "`max_delta_size` in the item's `constraints`"),
-    ("max delta size of Λ", "--max-protected", "`max_protected` in the agent's `paths`"),
-    ("max delta size of Q", "--max-tests", "`max_tests` in the agent's `paths`"),
-    ("max delta size of Π", "--max-generated", "`max_generated` in the agent's `paths`"),
-    ("max delta size of O", "--max-other", "`max_other` in the agent's `paths`"),
-];
-/// Bounds that are set in the agent's table alone.
-const OF_AGENT: [(&str, &str); 2] = [("max tokens", "max_tokens"), ("max cost", "max_cost")];
-
-/// What raises the bound that a run has hit, if it has hit one: for a task on the command line a flag, for an item of a file its
-/// constraints. `reason` is in the contract's wording.
+/// What raises the limit that a recorded run has exceeded, if it has exceeded one: for a task on the command line a flag, for an item of a
+/// file its constraints. `reason` is in the contract's wording.
 pub(super) fn raised_by(reason: &str) -> Option<String> {
-    if let Some(rest) = reason.strip_prefix("Timed out after ") {
-        let timeout_ms: u64 = rest.split(' ').next()?.parse().ok()?;
+    if let Some(timeout_ms) = timeout_of(reason) {
         let more = human_time::shown(timeout_ms.saturating_mul(2));
         return Some(format!(
             "--timeout {more}; in a file of items, `timeout_ms` in the item's `constraints`"
         ));
     }
-    let (bound, counts) = reason.strip_prefix("Exceeded ")?.split_once(": ")?;
-    let (count, limit) = counts.split_once(" > ")?;
-    if let Some((_, key)) = OF_AGENT.iter().find(|(known, _)| *known == bound) {
-        return Some(format!("`{key}` in the agent's table"));
-    }
-    let (_, flag, elsewhere) = RAISED_BY.iter().find(|(known, ..)| *known == bound)?;
-    let (count, limit): (u64, u64) = (count.parse().ok()?, limit.parse().ok()?);
+    let ExceededLimit { limit, counted, allowed } = ExceededLimit::parse(reason)?;
+    let (flag, key, place) = match limit {
+        RunLimit::Tokens => return Some("`max_tokens` in the agent's table".to_owned()),
+        RunLimit::Cost => return Some("`max_cost` in the agent's table".to_owned()),
+        RunLimit::Files => ("--max-files", "max_files", "the item's `constraints`"),
+        RunLimit::ToolOps => ("--max-tool-ops", "max_tool_ops", "the item's `constraints`"),
+        RunLimit::DeltaSize => ("--max-delta-size", "max_delta_size", "the item's `constraints`"),
+        RunLimit::ClassDeltas(class) => {
+            let (flag, key) = match class {
+                DeltaClass::Laws => ("--max-protected", "max_protected"),
+                DeltaClass::Invariants => ("--max-tests", "max_tests"),
+                DeltaClass::Projections => ("--max-generated", "max_generated"),
+                DeltaClass::Others => ("--max-other", "max_other"),
+            };
+            (flag, key, "the agent's `paths`")
+        }
+    };
     // An agent is stopped at the first tool operation too many: how many it needs is not known.
-    let enough = if bound == "max tool ops" { count.max(limit.saturating_mul(2)) } else { count };
-    Some(format!("{flag} {enough}; in a file of items, {elsewhere}"))
+    let enough = if limit == RunLimit::ToolOps { counted.max(allowed * 2.0) } else { counted };
+    Some(format!("{flag} {enough}; in a file of items, `{key}` in {place}"))
 }
 
 #[cfg(test)]
