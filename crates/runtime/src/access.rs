@@ -20,19 +20,18 @@ use crealeph_contracts::api_key::{
 use crealeph_contracts::approval::{APPROVALS, SignedKind};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::{Instant, Timestamp};
-use crealeph_contracts::json::{ComposeError, JsonObject};
-use crealeph_contracts::scalar::{
-    ClientKey, IdentifierError, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text,
-};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::{ClientKey, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text};
 use crealeph_contracts::session::session_end_key;
 use crealeph_decision::access::{KeyStanding, Permission, key_standing, permits};
-use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, StoredEntry};
+use crealeph_ledger::{AppendedEntry, Cursor, Ledger, LedgerError, LogView, StoredEntry};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
+pub use crate::grants::GrantEntryError;
 use crate::grants::{
-    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, id_of_request,
-    is_overtaken,
+    GrantEntry, append_grant, check_length, find_own, grant_draft, id_and_secret, id_of_request, list_grants,
+    once,
 };
 
 pub use recognised::RecognisedKeys;
@@ -72,29 +71,9 @@ pub enum AccessError {
     /// A key that would never count.
     #[error("the key would expire at {0}, which is in the past")]
     Past(String),
-    /// A label or reason is too long.
-    #[error("{what} is {found} bytes and the limit is {MAX_TEXT_BYTES}; shorten it")]
-    TooLong {
-        /// What.
-        what: &'static str,
-        /// How long it is.
-        found: usize,
-    },
-    /// It cannot be appended to the ledger.
-    #[error("cannot append to the ledger; nothing was written: {0}")]
-    Unwritten(AppendError),
-    /// The ledger could not be read or written.
+    /// Its entry was not appended or read.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// A document cannot be composed.
-    #[error(transparent)]
-    Compose(#[from] ComposeError),
-    /// There is no random number.
-    #[error("the system provides no random numbers: {0}")]
-    Random(String),
-    /// A name is not valid.
-    #[error("internal error: an invalid name: {0}; please report it")]
-    Name(#[from] IdentifierError),
+    Entry(GrantEntryError),
 }
 
 impl AccessError {
@@ -105,11 +84,7 @@ impl AccessError {
             AccessError::NoSession { .. } => "unknown_session",
             AccessError::OtherRequest(_) => "IDEMPOTENCY_CONFLICT",
             AccessError::Past(_) => "bad_expiry",
-            AccessError::TooLong { .. } | AccessError::Compose(_) => "too_large",
-            AccessError::Unwritten(error) => error.code(),
-            AccessError::Ledger(error) => error.code(),
-            AccessError::Random(_) => "random",
-            AccessError::Name(_) => "bad_name",
+            AccessError::Entry(error) => error.code(),
         }
     }
 
@@ -123,18 +98,39 @@ impl AccessError {
                 Some("list the sessions with `crealeph key sessions`, and check --tenant".into())
             }
             AccessError::Past(_) => Some("give a time in the future".into()),
-            AccessError::Ledger(error) => error.hint(),
-            _ => None,
+            AccessError::Entry(error) => error.hint(),
+            AccessError::OtherRequest(_) => None,
+        }
+    }
+
+    /// Whether the request is at fault, not the ledger or the machine.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            AccessError::NoKey { .. }
+            | AccessError::NoSession { .. }
+            | AccessError::Past(_)
+            | AccessError::OtherRequest(_) => true,
+            AccessError::Entry(error) => error.is_refusal(),
         }
     }
 }
 
-impl From<AppendError> for AccessError {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Ledger(error) => AccessError::Ledger(error),
-            refused => AccessError::Unwritten(refused),
-        }
+impl<E> From<E> for AccessError
+where
+    GrantEntryError: From<E>,
+{
+    fn from(error: E) -> Self {
+        AccessError::Entry(error.into())
+    }
+}
+
+impl GrantEntry for AccessEntry {
+    fn read_payload(kind: &str, payload: &JsonObject) -> Option<Self> {
+        AccessEntry::read(kind, payload).ok()
+    }
+
+    fn client_key(&self) -> String {
+        self.client_key()
     }
 }
 
@@ -238,18 +234,14 @@ impl KeyIdentity {
             && kind == SignedKind::Revocation.as_str()
     }
 
-    /// How an entry that it appends names it: the key, or who opened the session.
-    ///
-    /// # Errors
-    /// When its id is too long for a name, which no key has.
-    pub fn actor(&self) -> Result<Name, IdentifierError> {
-        let actor = match &self.session {
+    /// Who acts: the key, or who opened the session. An entry that it appends has this as its name, unless that is too long for one.
+    pub fn actor(&self) -> Actor {
+        match &self.session {
             Some(SessionOrigin { person: Some(person), .. }) => Actor::Person(person.clone()),
             Some(SessionOrigin { key_id: Some(key_id), .. }) => Actor::Key(key_id.clone()),
             Some(_) => Actor::Link(self.key_id.clone()),
             None => Actor::Key(self.key_id.clone()),
-        };
-        actor.to_name()
+        }
     }
 
     /// Whether it may see and write what is of this robot.
@@ -276,7 +268,7 @@ pub fn create_key(
     {
         return Err(AccessError::Past(expires.as_str().to_owned()));
     }
-    let (id, secret) = id_and_secret().map_err(|error| AccessError::Random(error.to_string()))?;
+    let (id, secret) = id_and_secret()?;
     let key_id = KeyId::parse(&request.client_key.as_ref().map_or(id, |key| id_of_request(KEY_GRANT, key)))?;
     let token = token_of(tenant, &key_id, &secret);
     let KeyRequest { role, robot_id, label, expires, .. } = request.clone();
@@ -284,15 +276,13 @@ pub fn create_key(
     let grant = KeyGrant { key_id, role, robot_id, label, expires, token_digest };
     let entry = AccessEntry::Grant(grant.clone());
     match append(ledger, tenant, KEY_GRANT, Literal::new("granted"), entry) {
-        Ok((entry, created_at)) => {
-            let report = report(tenant, &grant, &entry, created_at, KeyStanding::Active);
+        Ok(AppendedEntry { id, created_at, .. }) => {
+            let report = report(tenant, &grant, &id, created_at.to_string(), KeyStanding::Active);
             Ok(CreatedKey { token: Some(token), report })
         }
         // The same request, sent at the same time, was first.
-        Err(AccessError::Unwritten(error)) if is_overtaken(&error) => {
-            granted_before(ledger, tenant, &request)?.ok_or(AccessError::Unwritten(error))
-        }
-        Err(error) => Err(error),
+        Err(error) if error.is_overtaken() => granted_before(ledger, tenant, &request)?.ok_or(error.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -330,13 +320,7 @@ pub fn revoke_key(
     let found = find()?.ok_or_else(no_key)?;
     if found.revocation.is_none() {
         let revocation = AccessEntry::Revocation(KeyRevocation { key_id: id.clone(), reason });
-        match append(ledger, tenant, KEY_REVOCATION, Literal::new("revoked"), revocation) {
-            // Another process has revoked it meanwhile, for another reason.
-            Err(AccessError::Unwritten(error)) if is_overtaken(&error) => {}
-            written => {
-                written?;
-            }
-        }
+        once(append(ledger, tenant, KEY_REVOCATION, Literal::new("revoked"), revocation))?;
     }
     Ok(find()?.ok_or_else(no_key)?.report(tenant))
 }
@@ -351,17 +335,8 @@ pub fn list_keys(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<(Vec<KeyReport>, Option<Cursor>), AccessError> {
-    let read = ledger.view(tenant, |view| {
-        let page = view.list(&grants(KEY_GRANT), Order::OldestFirst, cursor, limit)?;
-        let mut keys = Vec::with_capacity(page.entries.len());
-        for entry in &page.entries {
-            if let Some(AccessEntry::Grant(grant)) = access_entry(entry) {
-                keys.extend(find_key(view, &grant.key_id)?);
-            }
-        }
-        Ok((keys, page.next))
-    })?;
-    let Some((keys, next)) = read else { return Ok((Vec::new(), None)) };
+    let find = |view: &mut LogView<'_>, entry: AccessEntry| find_key(view, entry.key_id());
+    let (keys, next) = list_grants(ledger, tenant, KEY_GRANT, (cursor, limit), find)?;
     Ok((keys.into_iter().map(|key| key.report(tenant)).collect(), next))
 }
 
@@ -441,28 +416,13 @@ impl FoundKey {
 
 /// Looks a key up by its id. An id that cannot be one is no one's.
 fn find_key(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<FoundKey>, LedgerError> {
-    let mut find = |key: String| -> Result<Option<(AccessEntry, StoredEntry)>, LedgerError> {
-        let entry = find_grant(view, &key)?;
-        Ok(entry.and_then(|entry| Some((access_entry(&entry)?, entry))))
-    };
-    let Some((AccessEntry::Grant(grant), entry)) = find(grant_key(id))? else { return Ok(None) };
-    let revocation = match find(revocation_key(id))? {
+    let Some((AccessEntry::Grant(grant), entry)) = find_own(view, &grant_key(id))? else { return Ok(None) };
+    let revocation = match find_own(view, &revocation_key(id))? {
         Some((AccessEntry::Revocation(revocation), entry)) => Some((revocation, entry)),
         _ => None,
     };
     let standing = key_standing(&grant, revocation.is_some(), view.place().now.instant());
     Ok(Some(FoundKey { grant, entry, revocation, standing }))
-}
-
-/// What an entry says of a key, if it is one of ours and about the key that it is stored under.
-fn access_entry(entry: &StoredEntry) -> Option<AccessEntry> {
-    let content = &entry.content;
-    if content.module.as_str() != ACCESS.as_str() {
-        return None;
-    }
-    let read = AccessEntry::read(content.kind.as_str(), &JsonObject::parse_own(&content.payload)?).ok()?;
-    let is_its_own = content.key.as_ref().is_some_and(|key| key.as_str() == read.client_key());
-    is_its_own.then_some(read)
 }
 
 fn report(
@@ -487,10 +447,6 @@ fn report(
     }
 }
 
-fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), AccessError> {
-    excess_length(text).map_or(Ok(()), |found| Err(AccessError::TooLong { what, found }))
-}
-
 /// Records what happened to a key, under the client key that exists once.
 fn append(
     ledger: &Ledger,
@@ -498,15 +454,12 @@ fn append(
     kind: Literal,
     state: Literal,
     entry: AccessEntry,
-) -> Result<(LedgerId, String), AccessError> {
+) -> Result<AppendedEntry, GrantEntryError> {
     let payload = match &entry {
         AccessEntry::Grant(grant) => JsonObject::of("the grant", grant)?,
         AccessEntry::Revocation(revocation) => JsonObject::of("the revocation", revocation)?,
     };
-    let draft = grant_draft(kind, state, payload, &entry.client_key())?;
-    let written = ledger.append_as(tenant, vec![(None, draft)])?;
-    let written = written.into_iter().next().ok_or(LedgerError::Closed)?;
-    Ok((written.id, written.created_at.to_string()))
+    append_grant(ledger, tenant, grant_draft(kind, state, payload, &entry.client_key())?)
 }
 
 #[cfg(test)]

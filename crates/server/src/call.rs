@@ -56,7 +56,7 @@ impl Call {
     /// How an entry that is appended for the key names it.
     pub(crate) fn actor(&self) -> Result<Name, Problem> {
         let invalid = |_| Problem::new(ProblemKind::Internal, "the key's id is no name");
-        self.who()?.actor().map_err(invalid)
+        self.who()?.actor().to_name().map_err(invalid)
     }
 
     /// Who asks.

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::violation::Violation;
 use crealeph_ledger::{AppendError, EntryRefusal, LedgerError};
-use crealeph_runtime::access::AccessError;
+use crealeph_runtime::access::{AccessError, GrantEntryError};
 use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::receipts::{ReceiptReportError, RunFileError, SignerEnrolmentError};
@@ -357,18 +357,16 @@ impl From<ApprovalError> for Problem {
 
 impl From<SignerEnrolmentError> for Problem {
     fn from(error: SignerEnrolmentError) -> Self {
-        use SignerEnrolmentError::{Ledger, NoSigner, Revoked, TooMany, Unwritten};
+        use SignerEnrolmentError::{Entry, NoSigner, Revoked, TooMany};
         let (code, hint) = (error.code(), error.hint());
         let status = match error {
-            Ledger(error) => return error.into(),
-            Unwritten(error) => return error.into(),
+            Entry(error) => return error.into(),
             NoSigner { .. } => {
                 let kind = ProblemKind::Other(StatusCode::NOT_FOUND, code);
                 return Problem::new(kind, "there is no such signer");
             }
             Revoked(_) | TooMany => StatusCode::CONFLICT,
-            ref error if error.is_refusal() => StatusCode::BAD_REQUEST,
-            error => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+            _ => StatusCode::BAD_REQUEST,
         };
         let problem = Problem::new(ProblemKind::Other(status, code), error.to_string());
         Problem { hint: hint.map(|hint| hint.into_owned().into_boxed_str()), ..problem }
@@ -448,10 +446,24 @@ impl From<WorkError> for Problem {
     }
 }
 
+impl From<GrantEntryError> for Problem {
+    fn from(error: GrantEntryError) -> Self {
+        let code = error.code();
+        match error {
+            GrantEntryError::Ledger(error) => error.into(),
+            GrantEntryError::Unwritten(error) => error.into(),
+            error if error.is_refusal() => {
+                Problem::new(ProblemKind::Other(StatusCode::BAD_REQUEST, code), error.to_string())
+            }
+            error => Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+        }
+    }
+}
+
 impl From<AccessError> for Problem {
     fn from(error: AccessError) -> Self {
         let code = error.code();
-        let status = match &error {
+        let status = match error {
             AccessError::NoKey { .. } => {
                 return Problem::new(ProblemKind::Other(StatusCode::NOT_FOUND, code), "there is no such key");
             }
@@ -459,11 +471,9 @@ impl From<AccessError> for Problem {
                 let kind = ProblemKind::Other(StatusCode::NOT_FOUND, code);
                 return Problem::new(kind, "there is no such session");
             }
-            AccessError::Past(_) | AccessError::TooLong { .. } => StatusCode::BAD_REQUEST,
             AccessError::OtherRequest(_) => StatusCode::CONFLICT,
-            AccessError::Ledger(error) => return error.clone().into(),
-            AccessError::Unwritten(error) => return error.clone().into(),
-            _ => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+            AccessError::Entry(error) => return error.into(),
+            _ => StatusCode::BAD_REQUEST,
         };
         Problem::new(ProblemKind::Other(status, code), error.to_string())
     }
@@ -481,8 +491,7 @@ impl From<WebhookError> for Problem {
                 let kind = ProblemKind::Other(StatusCode::BAD_REQUEST, code);
                 return Problem::bound(kind, "max_webhooks", *limit as u64, error.to_string());
             }
-            WebhookError::Ledger(error) => return error.clone().into(),
-            WebhookError::Unwritten(error) => return error.clone().into(),
+            WebhookError::Entry(error) => return error.clone().into(),
             WebhookError::OtherRequest(_) => StatusCode::CONFLICT,
             WebhookError::Busy(_) => return Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error),
             error if error.is_refusal() => StatusCode::BAD_REQUEST,

@@ -74,13 +74,7 @@ impl ServerFailure {
 
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            ServerFailure::Access(
-                AccessError::NoKey { .. }
-                | AccessError::NoSession { .. }
-                | AccessError::Past(_)
-                | AccessError::TooLong { .. }
-                | AccessError::OtherRequest(_),
-            ) => JUDGED,
+            ServerFailure::Access(error) if error.is_refusal() => JUDGED,
             ServerFailure::Signer(error) if error.is_refusal() => JUDGED,
             ServerFailure::Outbox(OutboxError::Unreportable { .. } | OutboxError::Runs(_)) => JUDGED,
             ServerFailure::Webhook(error) if error.is_refusal() => JUDGED,

@@ -14,8 +14,12 @@ use crealeph_ledger::{Filter, Order, Seq};
 
 use super::{
     AccessError, Cow, Cursor, Deserialize, KeyId, KeyIdentity, KeyRole, Ledger, LedgerError, Literal,
-    LogView, Name, RobotId, Serialize, SessionOrigin, StoredEntry, TenantId, find_grant, find_key,
-    grant_draft, grants, id_and_secret, is_digest_of, is_overtaken, named_in, token_of,
+    LogView, Name, RobotId, Serialize, SessionOrigin, StoredEntry, TenantId, find_key, is_digest_of,
+    named_in, token_of,
+};
+use crate::grants::{
+    GrantEntry, GrantEntryError, append_grant, entries_of, find_grant, find_own, grant_draft, id_and_secret,
+    once, own_entry,
 };
 
 /// How long a session lasts.
@@ -101,25 +105,34 @@ pub struct SessionReport {
     pub entry: String,
 }
 
+impl GrantEntry for SessionEntry {
+    fn read_payload(kind: &str, payload: &JsonObject) -> Option<Self> {
+        SessionEntry::read(kind, payload).ok()
+    }
+
+    fn client_key(&self) -> String {
+        self.client_key()
+    }
+}
+
 impl SessionReport {
     /// Of the entry that opened it; `None` if that is of something else.
-    fn of(entry: StoredEntry) -> Result<Option<Self>, AccessError> {
-        let (tenant_id, created_at) = (entry.tenant_id.clone(), entry.created_at.to_string());
-        let id = entry.id.as_str().to_owned();
-        let Some(SessionEntry::Grant(grant)) = entry_of(Some(entry)) else { return Ok(None) };
+    fn of(entry: &StoredEntry) -> Option<Self> {
+        let SessionEntry::Grant(grant) = own_entry(entry)? else { return None };
         let expires = grant.expires.as_str().to_owned();
-        let identity = identity_of(tenant_id, grant);
-        Ok(Some(SessionReport {
+        let identity = identity_of(entry.tenant_id.clone(), grant);
+        Some(SessionReport {
             session_id: identity.key_id.as_str().to_owned(),
             tenant_id: identity.tenant_id.as_str().to_owned(),
             role: identity.role.as_str().into(),
             robot_id: identity.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
-            opened_by: identity.actor()?.as_str().to_owned(),
-            created_at,
+            // A person's name may be so long that no entry can name them.
+            opened_by: identity.actor().to_string(),
+            created_at: entry.created_at.to_string(),
             expires,
             state: "active".into(),
-            entry: id,
-        }))
+            entry: entry.id.as_str().to_owned(),
+        })
     }
 }
 
@@ -216,13 +229,9 @@ pub fn end_session(ledger: &Ledger, tenant: &TenantId, id: &KeyId) -> Result<Ses
     })?;
     let no_session = || AccessError::NoSession { id: id.clone(), tenant: tenant.clone() };
     let (entry, is_active) = found.flatten().ok_or_else(no_session)?;
-    let mut report = SessionReport::of(entry)?.ok_or_else(no_session)?;
+    let mut report = SessionReport::of(&entry).ok_or_else(no_session)?;
     if is_active {
-        match append(ledger, tenant, &SessionEntry::End(SessionEnd { session_id: id.clone() })) {
-            // Someone else has ended it meanwhile.
-            Err(AccessError::Unwritten(error)) if is_overtaken(&error) => {}
-            written => written?,
-        }
+        once(append(ledger, tenant, &SessionEntry::End(SessionEnd { session_id: id.clone() })))?;
     }
     report.state = "ended".into();
     Ok(report)
@@ -239,7 +248,7 @@ pub fn list_sessions(
     limit: usize,
 ) -> Result<(Vec<SessionReport>, Option<Cursor>), AccessError> {
     let read = ledger.view(tenant, |view| {
-        let page = view.list(&grants(SESSION_GRANT), Order::NewestFirst, cursor, limit)?;
+        let page = view.list(&entries_of(SESSION_GRANT), Order::NewestFirst, cursor, limit)?;
         let now = view.place().now.instant();
         let is_over = |entry: &StoredEntry| {
             now.nanos_since(entry.created_at.instant()) >= SESSION_HOURS * 60 * NANOS_PER_MINUTE
@@ -248,18 +257,15 @@ pub fn list_sessions(
         let next = page.next.filter(|_| !page.entries.last().is_some_and(is_over));
         let mut counting = Vec::new();
         for entry in page.entries {
-            let id = entry_of(Some(entry.clone())).map(|read| read.id().clone());
-            if let Some(id) = id
-                && find(view, &id)?.is_some()
+            if let Some(session) = own_entry::<SessionEntry>(&entry)
+                && find(view, session.id())?.is_some()
             {
-                counting.push(entry);
+                counting.extend(SessionReport::of(&entry));
             }
         }
         Ok((counting, next))
     })?;
-    let Some((counting, next)) = read else { return Ok((Vec::new(), None)) };
-    let reports = counting.into_iter().map(SessionReport::of).collect::<Result<Vec<_>, _>>()?;
-    Ok((reports.into_iter().flatten().collect(), next))
+    Ok(read.unwrap_or_default())
 }
 
 /// The session of a token, and when it ends.
@@ -280,15 +286,15 @@ pub(super) fn active_session(
 
 /// Looks up a session that counts: opened, not over, and neither the key nor the person that opened it revoked since.
 pub(super) fn find(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<SessionGrant>, LedgerError> {
-    let Some(entry) = find_grant(view, &session_key(id))? else { return Ok(None) };
-    let opened = entry.seq;
-    let Some(SessionEntry::Grant(grant)) = entry_of(Some(entry)) else { return Ok(None) };
+    let Some((SessionEntry::Grant(grant), entry)) = find_own(view, &session_key(id))? else {
+        return Ok(None);
+    };
     let is_key_revoked = match &grant.key_id {
         Some(key) => find_key(view, key)?.is_none_or(|key| key.standing == KeyStanding::Revoked),
         None => false,
     };
     let is_person_revoked = match &grant.person {
-        Some(person) => is_revoked_since(view, person, opened)?,
+        Some(person) => is_revoked_since(view, person, entry.seq)?,
         None => false,
     };
     let is_ended = find_grant(view, &session_end_key(id))?.is_some();
@@ -342,7 +348,7 @@ struct SessionBearer {
 fn bearer(ledger: &Ledger, token: &str) -> Result<Option<(TenantId, SessionBearer)>, LedgerError> {
     let Some((tenant, id)) = named_in(token) else { return Ok(None) };
     let found = ledger.view(&tenant, |view| {
-        if let Some(SessionEntry::Link(link)) = entry_of(find_grant(view, &link_key(&id))?) {
+        if let Some((SessionEntry::Link(link), _)) = find_own(view, &link_key(&id))? {
             let counts = is_digest_of(&link.token_digest, token)
                 && view.place().now.instant() < link.expires.instant();
             let origin = SessionOrigin { key_id: None, person: None };
@@ -381,8 +387,8 @@ fn open(ledger: &Ledger, tenant: &TenantId, bearer: SessionBearer) -> Result<Ope
         token_digest: Blake3::of(token.as_bytes()),
     };
     match append(ledger, tenant, &SessionEntry::Grant(grant)) {
-        Err(AccessError::Unwritten(error)) if is_overtaken(&error) => return Err(SignInError::Used),
-        written => written?,
+        Err(error) if error.is_overtaken() => return Err(SignInError::Used),
+        written => written.map_err(AccessError::from)?,
     }
     let tenant_id = tenant.clone();
     let identity = KeyIdentity { tenant_id, key_id: id, role, robot_id, session: Some(origin) };
@@ -391,7 +397,7 @@ fn open(ledger: &Ledger, tenant: &TenantId, bearer: SessionBearer) -> Result<Ope
 
 /// A new token, of this id or of a new one.
 fn new_token(tenant: &TenantId, id: Option<KeyId>) -> Result<(KeyId, String), AccessError> {
-    let (new, secret) = id_and_secret().map_err(|error| AccessError::Random(error.to_string()))?;
+    let (new, secret) = id_and_secret()?;
     let id = match id {
         Some(id) => id,
         None => KeyId::parse(&new)?,
@@ -405,23 +411,14 @@ fn later(ledger: &Ledger, minutes: i128) -> Timestamp {
     Timestamp::from(Instant::from_unix_nanos(now + minutes * NANOS_PER_MINUTE))
 }
 
-/// What an entry says, if it is about the link or session that it is stored under.
-fn entry_of(entry: Option<StoredEntry>) -> Option<SessionEntry> {
-    let content = entry?.content;
-    let read = SessionEntry::read(content.kind.as_str(), &JsonObject::parse_own(&content.payload)?).ok()?;
-    let is_its_own = content.key.as_ref().is_some_and(|key| key.as_str() == read.client_key());
-    is_its_own.then_some(read)
-}
-
-fn append(ledger: &Ledger, tenant: &TenantId, entry: &SessionEntry) -> Result<(), AccessError> {
+fn append(ledger: &Ledger, tenant: &TenantId, entry: &SessionEntry) -> Result<(), GrantEntryError> {
     let (payload, state) = match entry {
         SessionEntry::Link(link) => (JsonObject::of("the link", link)?, Literal::new("granted")),
         SessionEntry::Grant(grant) => (JsonObject::of("the session", grant)?, Literal::new("granted")),
         SessionEntry::End(end) => (JsonObject::of("the end of a session", end)?, Literal::new("revoked")),
     };
     let draft = grant_draft(entry.kind(), state, payload, &entry.client_key())?;
-    ledger.append_as(tenant, vec![(None, draft)])?;
-    Ok(())
+    append_grant(ledger, tenant, draft).map(drop)
 }
 
 #[cfg(test)]
@@ -511,8 +508,8 @@ mod tests {
         assert_eq!(sign_in(&scene.ledger, &link).err(), Some(SignInError::Used));
         let identity = scene.session(&session.token).unwrap();
         assert_eq!(
-            (identity.role, identity.actor().unwrap().as_str()),
-            (KeyRole::Operator, format!("link:{}", identity.key_id).as_str())
+            (identity.role, identity.actor().to_string()),
+            (KeyRole::Operator, format!("link:{}", identity.key_id))
         );
         assert_eq!(
             scene.keys.authenticate(&scene.ledger, &session.token),
@@ -538,7 +535,7 @@ mod tests {
         let (key_id, token) = scene.key();
         let [first, second] = [(); 2].map(|()| sign_in(&scene.ledger, &token).unwrap());
         let identity = scene.session(&first.token).unwrap();
-        assert_eq!(identity.actor().unwrap().as_str(), format!("key:{key_id}"));
+        assert_eq!(identity.actor().to_string(), format!("key:{key_id}"));
         let end = |tenant: &TenantId| end_session(&scene.ledger, tenant, &identity.key_id);
         let ended = end(&scene.tenant).unwrap();
         assert_eq!((&*ended.state, ended.opened_by), ("ended", format!("key:{key_id}")));
@@ -561,7 +558,7 @@ mod tests {
             nonce: KeyId::parse("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f").unwrap(),
         };
         let session = open_for_person(&scene.ledger, &scene.tenant, person.clone()).unwrap();
-        assert_eq!(scene.session(&session.token).unwrap().actor().unwrap().as_str(), "person:ana");
+        assert_eq!(scene.session(&session.token).unwrap().actor().to_string(), "person:ana");
         assert_eq!(
             open_for_person(&scene.ledger, &scene.tenant, person.clone()).err(),
             Some(SignInError::Used)
@@ -574,6 +571,23 @@ mod tests {
         let nonce = KeyId::parse("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e90").unwrap();
         let later = open_for_person(&scene.ledger, &scene.tenant, PersonSession { nonce, ..person }).unwrap();
         assert!(scene.session(&later.token).is_some());
+    }
+
+    #[test]
+    fn a_session_of_a_person_with_the_longest_name_is_listed_and_ended() {
+        let scene = Scene::new();
+        let person = PersonSession {
+            person: Name::parse(&"n".repeat(256)).unwrap(),
+            role: KeyRole::Reader,
+            nonce: KeyId::parse("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f").unwrap(),
+        };
+        let other = sign_in(&scene.ledger, &scene.link()).unwrap().identity.key_id;
+        let long = open_for_person(&scene.ledger, &scene.tenant, person).unwrap().identity.key_id;
+        let (listed, _) = list_sessions(&scene.ledger, &scene.tenant, None, 10).unwrap();
+        let ids: Vec<&str> = listed.iter().map(|session| session.session_id.as_str()).collect();
+        assert_eq!(ids, [long.as_str(), other.as_str()]);
+        let ended = end_session(&scene.ledger, &scene.tenant, &long).unwrap();
+        assert_eq!(ended.opened_by, format!("person:{}", "n".repeat(256)));
     }
 
     #[test]

@@ -4,17 +4,20 @@ use std::borrow::Cow;
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::Entry;
-use crealeph_contracts::json::{ComposeError, JsonObject};
+use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::reported::{
     SIGNER_ENROLMENT, SIGNER_REVOCATION, SignerEnrolment, SignerRequest, SignerRevocation,
     revoked_signer_key, signer_key,
 };
-use crealeph_contracts::scalar::{IdentifierError, Literal, TenantId, Text};
-use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry};
+use crealeph_contracts::scalar::{Literal, TenantId, Text};
+use crealeph_ledger::{Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry};
 use crealeph_verify::{SignerLog, VerifierKey, VerifierKeyError};
 use serde::{Deserialize, Serialize};
 
-use crate::grants::{MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, is_overtaken};
+use crate::grants::{
+    GrantEntry, GrantEntryError, append_grant, check_length, entries_of, find_grant, find_own, grant_draft,
+    list_grants, once,
+};
 use crate::work::receipt::NAME_PREFIX;
 
 /// How many signers a tenant can have enrolled, revoked ones too: a report is checked with all that count.
@@ -36,7 +39,7 @@ pub enum SignerEnrolmentError {
     },
     /// Not a key.
     #[error("this is not the public key of a workspace: {0}")]
-    Key(#[from] VerifierKeyError),
+    Key(VerifierKeyError),
     /// A key that signs something else.
     #[error("the key signs as `{0}`, and receipts are signed as `{NAME_PREFIX}…`")]
     OtherName(String),
@@ -46,26 +49,9 @@ pub enum SignerEnrolmentError {
     /// Too many.
     #[error("the tenant has enrolled {MAX_SIGNERS} signers, which is the limit")]
     TooMany,
-    /// A label or reason is too long.
-    #[error("{what} is {found} bytes and the limit is {MAX_TEXT_BYTES}; shorten it")]
-    TooLong {
-        /// What.
-        what: &'static str,
-        /// How long it is.
-        found: usize,
-    },
-    /// It cannot be appended to the ledger.
-    #[error("cannot append to the ledger; nothing was written: {0}")]
-    Unwritten(AppendError),
-    /// The ledger could not be read or written.
+    /// Its entry was not appended or read.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// A document cannot be composed.
-    #[error(transparent)]
-    Compose(#[from] ComposeError),
-    /// A name is not valid.
-    #[error("internal error: an invalid name: {0}; please report it")]
-    Name(#[from] IdentifierError),
+    Entry(GrantEntryError),
 }
 
 impl SignerEnrolmentError {
@@ -75,19 +61,18 @@ impl SignerEnrolmentError {
             SignerEnrolmentError::NoSigner { .. } => "unknown_signer",
             SignerEnrolmentError::Key(_) | SignerEnrolmentError::OtherName(_) => "bad_key",
             SignerEnrolmentError::Revoked(_) => "signer_revoked",
-            SignerEnrolmentError::TooMany
-            | SignerEnrolmentError::TooLong { .. }
-            | SignerEnrolmentError::Compose(_) => "too_large",
-            SignerEnrolmentError::Unwritten(error) => error.code(),
-            SignerEnrolmentError::Ledger(error) => error.code(),
-            SignerEnrolmentError::Name(_) => "bad_name",
+            SignerEnrolmentError::TooMany => "too_large",
+            SignerEnrolmentError::Entry(error) => error.code(),
         }
     }
 
     /// Whether the request was judged and refused, as opposed to one that could not be executed.
     pub fn is_refusal(&self) -> bool {
-        use SignerEnrolmentError::{Key, NoSigner, OtherName, Revoked, TooLong, TooMany};
-        matches!(self, NoSigner { .. } | Key(_) | OtherName(_) | Revoked(_) | TooMany | TooLong { .. })
+        use SignerEnrolmentError::{Entry, Key, NoSigner, OtherName, Revoked, TooMany};
+        match self {
+            NoSigner { .. } | Key(_) | OtherName(_) | Revoked(_) | TooMany => true,
+            Entry(error) => error.is_refusal(),
+        }
     }
 
     /// What to do next.
@@ -102,18 +87,28 @@ impl SignerEnrolmentError {
             SignerEnrolmentError::Revoked(_) => {
                 "add another key with `crealeph work key --rotate` there, and enrol that"
             }
-            SignerEnrolmentError::Ledger(error) => return error.hint(),
-            _ => return None,
+            SignerEnrolmentError::Entry(error) => return error.hint(),
+            SignerEnrolmentError::TooMany => return None,
         }))
     }
 }
 
-impl From<AppendError> for SignerEnrolmentError {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Ledger(error) => SignerEnrolmentError::Ledger(error),
-            refused => SignerEnrolmentError::Unwritten(refused),
-        }
+impl<E> From<E> for SignerEnrolmentError
+where
+    GrantEntryError: From<E>,
+{
+    fn from(error: E) -> Self {
+        SignerEnrolmentError::Entry(error.into())
+    }
+}
+
+impl GrantEntry for SignerEnrolment {
+    fn read_payload(_: &str, payload: &JsonObject) -> Option<Self> {
+        SignerEnrolment::of_payload(payload)
+    }
+
+    fn client_key(&self) -> String {
+        self.client_key()
     }
 }
 
@@ -154,7 +149,7 @@ pub fn add_signer(
     request: SignerRequest,
 ) -> Result<SignerReport, SignerEnrolmentError> {
     check_length("the label", request.label.as_ref())?;
-    let key = VerifierKey::parse(request.key.as_str())?;
+    let key = VerifierKey::parse(request.key.as_str()).map_err(SignerEnrolmentError::Key)?;
     if !key.name().starts_with(NAME_PREFIX) {
         return Err(SignerEnrolmentError::OtherName(key.name().to_owned()));
     }
@@ -163,13 +158,14 @@ pub fn add_signer(
     let find =
         || Ok::<_, SignerEnrolmentError>(ledger.view(tenant, |view| find(view, &signer_id))?.flatten());
     if find()?.is_none() {
-        if ledger.count(tenant, &grants(SIGNER_ENROLMENT), Seq::ZERO)? >= MAX_SIGNERS as u64 {
+        if ledger.count(tenant, &entries_of(SIGNER_ENROLMENT), Seq::ZERO)? >= MAX_SIGNERS as u64 {
             return Err(SignerEnrolmentError::TooMany);
         }
-        let key = Text::new(text).ok_or(VerifierKeyError::Form)?;
+        let key = Text::new(text).ok_or(SignerEnrolmentError::Key(VerifierKeyError::Form))?;
         let enrolment = SignerEnrolment { signer_id, key, label: request.label };
         let payload = JsonObject::of("the enrolment", &enrolment)?;
-        append(ledger, tenant, SIGNER_ENROLMENT, Literal::new("enrolled"), payload, &enrolment.client_key())?;
+        let (state, key) = (Literal::new("enrolled"), enrolment.client_key());
+        once(append_grant(ledger, tenant, grant_draft(SIGNER_ENROLMENT, state, payload, &key)?))?;
     }
     match find()? {
         Some(report) if report.revoked_at.is_some() => Err(SignerEnrolmentError::Revoked(signer_id)),
@@ -195,8 +191,8 @@ pub fn revoke_signer(
     if found.revoked_at.is_none() {
         let revocation = SignerRevocation { signer_id: *id, reason };
         let payload = JsonObject::of("the revocation", &revocation)?;
-        let state = Literal::new("revoked");
-        append(ledger, tenant, SIGNER_REVOCATION, state, payload, &revocation.client_key())?;
+        let (state, key) = (Literal::new("revoked"), revocation.client_key());
+        once(append_grant(ledger, tenant, grant_draft(SIGNER_REVOCATION, state, payload, &key)?))?;
     }
     find()?.ok_or_else(missing)
 }
@@ -211,17 +207,8 @@ pub fn list_signers(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<(Vec<SignerReport>, Option<Cursor>), SignerEnrolmentError> {
-    let read = ledger.view(tenant, |view| {
-        let page = view.list(&grants(SIGNER_ENROLMENT), Order::OldestFirst, cursor, limit)?;
-        let mut found = Vec::new();
-        for entry in &page.entries {
-            if let Some(enrolment) = enrolment_of(entry) {
-                found.extend(find(view, &enrolment.signer_id)?);
-            }
-        }
-        Ok((found, page.next))
-    })?;
-    Ok(read.unwrap_or_default())
+    let find = |view: &mut LogView<'_>, enrolment: SignerEnrolment| find(view, &enrolment.signer_id);
+    Ok(list_grants(ledger, tenant, SIGNER_ENROLMENT, (cursor, limit), find)?)
 }
 
 /// The keys that a ledger knows itself: of the signers that are enrolled and not revoked, and of the tenant's log.
@@ -240,7 +227,7 @@ pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLo
     let read = ledger.view(tenant, |view| {
         let mut entries: Vec<Entry> = Vec::new();
         for kind in [SIGNER_ENROLMENT, SIGNER_REVOCATION] {
-            let (filter, mut cursor) = (grants(kind), None);
+            let (filter, mut cursor) = (entries_of(kind), None);
             loop {
                 let page = view.list(&filter, Order::OldestFirst, cursor, PAGE_ENTRIES)?;
                 entries.extend(page.entries.iter().map(StoredEntry::to_entry));
@@ -260,17 +247,12 @@ pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLo
     Ok(read.unwrap_or((SignerLog::default(), Seq::ZERO)))
 }
 
-fn enrolment_of(entry: &StoredEntry) -> Option<SignerEnrolment> {
-    let enrolment = SignerEnrolment::of_payload(&JsonObject::parse_own(&entry.content.payload)?)?;
-    let is_its_own = entry.content.key.as_ref().is_some_and(|key| key.as_str() == enrolment.client_key());
-    is_its_own.then_some(enrolment)
-}
-
 /// Looks a signer up by its id.
 fn find(view: &mut LogView<'_>, id: &Blake3) -> Result<Option<SignerReport>, LedgerError> {
-    let Some(entry) = find_grant(view, &signer_key(id))? else { return Ok(None) };
+    let Some((enrolment, entry)) = find_own::<SignerEnrolment>(view, &signer_key(id))? else {
+        return Ok(None);
+    };
     let revocation = find_grant(view, &revoked_signer_key(id))?;
-    let Some(enrolment) = enrolment_of(&entry) else { return Ok(None) };
     let Ok(key) = VerifierKey::parse(enrolment.key.as_str()) else { return Ok(None) };
     let reason = revocation.as_ref().and_then(|entry| {
         SignerRevocation::of_payload(&JsonObject::parse_own(&entry.content.payload)?)?.reason
@@ -286,26 +268,6 @@ fn find(view: &mut LogView<'_>, id: &Blake3) -> Result<Option<SignerReport>, Led
         reason: reason.map(|reason| reason.as_str().to_owned()),
         entry: entry.id.as_str().to_owned(),
     }))
-}
-
-fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), SignerEnrolmentError> {
-    excess_length(text).map_or(Ok(()), |found| Err(SignerEnrolmentError::TooLong { what, found }))
-}
-
-/// Records what happened to a signer, under the client key that exists once.
-fn append(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    kind: Literal,
-    state: Literal,
-    payload: JsonObject,
-    key: &str,
-) -> Result<(), SignerEnrolmentError> {
-    let draft = grant_draft(kind, state, payload, key)?;
-    match ledger.append_as(tenant, vec![(None, draft)]) {
-        Err(error) if is_overtaken(&error) => Ok(()),
-        written => Ok(written.map(drop)?),
-    }
 }
 
 #[cfg(test)]

@@ -13,17 +13,16 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crealeph_contracts::api_key::ACCESS;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::instant::Timestamp;
-use crealeph_contracts::json::{ComposeError, JsonObject};
+use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, TenantId, Text};
 use crealeph_contracts::webhook::{
     WEBHOOK_CREATION, WEBHOOK_DELETION, WEBHOOK_ENABLEMENT, WebhookCreation, WebhookDeletion,
     WebhookEnablement, WebhookEntry, WebhookRequest, creation_key, deletion_key,
 };
 use crealeph_ledger::{
-    AppendError, Cursor, Lease, LeaseClaim, Ledger, LedgerError, LogView, Millis, Order, Seq, StoredEntry,
+    AppendError, Cursor, Lease, LeaseClaim, Ledger, LedgerError, LogView, Millis, Seq, StoredEntry,
     Subscription,
 };
 use serde::{Deserialize, Serialize};
@@ -36,8 +35,8 @@ pub use settings::WebhookSettings;
 pub use worker::Deliverer;
 
 use crate::grants::{
-    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, id_of_request,
-    is_overtaken,
+    GrantEntry, GrantEntryError, append_grant, check_length, find_own, grant_draft, id_and_secret,
+    id_of_request, list_grants, once,
 };
 
 /// How long the webhook of a process that died is no one's.
@@ -83,16 +82,9 @@ pub enum WebhookError {
         /// The bound.
         limit: usize,
     },
-    /// Something is too long.
-    #[error("{what} is {found} long and the limit is {limit}; shorten it")]
-    TooLong {
-        /// What.
-        what: &'static str,
-        /// How long it is.
-        found: usize,
-        /// How long it may be.
-        limit: usize,
-    },
+    /// It names too many types.
+    #[error("the list of types is {0} long and the limit is {MAX_EVENTS}; shorten it")]
+    TooManyEvents(usize),
     /// The client has named another request so.
     #[error("the client key `{0}` was used for another request")]
     OtherRequest(ClientKey),
@@ -102,24 +94,12 @@ pub enum WebhookError {
     /// The authorities' certificates cannot be used.
     #[error("{0}")]
     Certificates(String),
-    /// It cannot be appended to the ledger.
-    #[error("cannot append to the ledger; nothing was written: {0}")]
-    Unwritten(AppendError),
-    /// The ledger could not be read or written.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// A document cannot be composed.
-    #[error(transparent)]
-    Compose(#[from] ComposeError),
-    /// There is no random number.
-    #[error("the system provides no random numbers: {0}")]
-    Random(String),
     /// There is no thread to deliver with.
     #[error("the system provides no thread for webhooks: {0}")]
     Thread(String),
-    /// A name is not valid.
-    #[error("internal error: an invalid name: {0}; please report it")]
-    Name(#[from] IdentifierError),
+    /// Its entry was not appended or read.
+    #[error(transparent)]
+    Entry(GrantEntryError),
 }
 
 impl WebhookError {
@@ -130,15 +110,12 @@ impl WebhookError {
             WebhookError::BadUrl { .. } => "bad_webhook_url",
             WebhookError::BadStart { .. } => "bad_start",
             WebhookError::TooMany { .. } => "too_many_webhooks",
-            WebhookError::TooLong { .. } | WebhookError::Compose(_) => "too_large",
+            WebhookError::TooManyEvents(_) => "too_large",
             WebhookError::OtherRequest(_) => "IDEMPOTENCY_CONFLICT",
             WebhookError::Busy(_) => "webhook_busy",
             WebhookError::Certificates(_) => "bad_certificates",
-            WebhookError::Unwritten(error) => error.code(),
-            WebhookError::Ledger(error) => error.code(),
-            WebhookError::Random(_) => "random",
             WebhookError::Thread(_) => "server_failed",
-            WebhookError::Name(_) => "bad_name",
+            WebhookError::Entry(error) => error.code(),
         }
     }
 
@@ -151,31 +128,42 @@ impl WebhookError {
             WebhookError::TooMany { .. } => Some("delete one, or raise `max_webhooks` under [server]".into()),
             WebhookError::Busy(_) => Some("try again in a few seconds".into()),
             WebhookError::Certificates(_) => Some("check `webhook_ca` under [server]".into()),
-            WebhookError::Ledger(error) => error.hint(),
+            WebhookError::Entry(error) => error.hint(),
             _ => None,
         }
     }
 
     /// Whether the request is at fault, not the ledger or the machine.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
+        match self {
             WebhookError::NoWebhook { .. }
-                | WebhookError::BadUrl { .. }
-                | WebhookError::BadStart { .. }
-                | WebhookError::TooMany { .. }
-                | WebhookError::TooLong { .. }
-                | WebhookError::OtherRequest(_)
-        )
+            | WebhookError::BadUrl { .. }
+            | WebhookError::BadStart { .. }
+            | WebhookError::TooMany { .. }
+            | WebhookError::TooManyEvents(_)
+            | WebhookError::OtherRequest(_) => true,
+            WebhookError::Busy(_) | WebhookError::Certificates(_) | WebhookError::Thread(_) => false,
+            WebhookError::Entry(error) => error.is_refusal(),
+        }
     }
 }
 
-impl From<AppendError> for WebhookError {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Ledger(error) => WebhookError::Ledger(error),
-            refused => WebhookError::Unwritten(refused),
-        }
+impl<E> From<E> for WebhookError
+where
+    GrantEntryError: From<E>,
+{
+    fn from(error: E) -> Self {
+        WebhookError::Entry(error.into())
+    }
+}
+
+impl GrantEntry for WebhookEntry {
+    fn read_payload(kind: &str, payload: &JsonObject) -> Option<Self> {
+        WebhookEntry::read(kind, payload).ok()
+    }
+
+    fn client_key(&self) -> String {
+        self.client_key()
     }
 }
 
@@ -257,14 +245,14 @@ pub fn create_webhook(
     check_length("the label", label.as_ref())?;
     let count = events.as_ref().map_or(0, |events| events.as_slice().len());
     if count > MAX_EVENTS {
-        return Err(WebhookError::TooLong { what: "the list of types", found: count, limit: MAX_EVENTS });
+        return Err(WebhookError::TooManyEvents(count));
     }
     let last = ledger.last_seq(tenant)?;
     let position = after.unwrap_or(last);
     if position > last {
         return Err(WebhookError::BadStart { after: position, last });
     }
-    let (id, secret) = id_and_secret().map_err(|error| WebhookError::Random(error.to_string()))?;
+    let (id, secret) = id_and_secret()?;
     let id = client_key.as_ref().map_or(id, |key| id_of_request(WEBHOOK_CREATION, key));
     let webhook_id = Name::parse(&id)?;
     let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(secret));
@@ -296,16 +284,16 @@ fn create_under(
     ledger.remove_subscription(tenant, &id)?;
     ledger.add_subscription(tenant, subscription, most).map_err(|error| match error {
         LedgerError::Beyond { limit, .. } => WebhookError::TooMany { limit },
-        other => WebhookError::Ledger(other),
+        other => other.into(),
     })?;
     let draft = draft_of(&WebhookEntry::Creation(creation))?;
-    match ledger.append_under(lease, vec![(None, draft)]).map_err(WebhookError::from) {
+    match ledger.append_under(lease, vec![(None, draft)]) {
         Ok(_) => Ok(()),
         // The secret that is there is of the process that has the lease now.
-        Err(error @ WebhookError::Ledger(LedgerError::LeaseLost { .. })) => Err(error),
+        Err(error @ AppendError::Ledger(LedgerError::LeaseLost { .. })) => Err(error.into()),
         Err(error) => {
             ledger.remove_subscription(tenant, &id)?;
-            Err(error)
+            Err(error.into())
         }
     }
 }
@@ -359,11 +347,8 @@ pub fn enable_webhook(
         let disabled_at = Timestamp::from(Millis::new(disabled_at).instant());
         let enablement = WebhookEnablement { webhook_id: id.clone(), disabled_at, reason };
         let draft = draft_of(&WebhookEntry::Enablement(enablement))?;
-        match ledger.append_under(lease, vec![(None, draft)]).map_err(WebhookError::from) {
-            // A process that died before it moved the subscription had another reason.
-            Err(WebhookError::Unwritten(error)) if is_overtaken(&error) => {}
-            written => _ = written?,
-        }
+        // A process that died before it moved the subscription may have had another reason.
+        once(ledger.append_under(lease, vec![(None, draft)]))?;
         Ok(ledger.move_subscription(lease, id, subscription.position, progress.enable().to_notes())?)
     })?;
     get_webhook(ledger, tenant, id)
@@ -383,12 +368,7 @@ pub fn delete_webhook(
     let found = find(ledger, tenant, id)?;
     if !found.is_deleted {
         let deletion = WebhookEntry::Deletion(WebhookDeletion { webhook_id: id.clone(), reason });
-        let draft = draft_of(&deletion)?;
-        match ledger.append_as(tenant, vec![(None, draft)]).map_err(WebhookError::from) {
-            // Another process has deleted it meanwhile, for another reason.
-            Err(WebhookError::Unwritten(error)) if is_overtaken(&error) => {}
-            written => _ = written?,
-        }
+        once(append_grant(ledger, tenant, draft_of(&deletion)?))?;
     }
     ledger.remove_subscription(tenant, id)?;
     get_webhook(ledger, tenant, id)
@@ -405,17 +385,11 @@ pub fn list_webhooks(
     limit: usize,
 ) -> Result<(Vec<WebhookReport>, Option<Cursor>), WebhookError> {
     let subscriptions = ledger.subscriptions(tenant)?;
-    let read = ledger.view(tenant, |view| {
-        let page = view.list(&grants(WEBHOOK_CREATION), Order::OldestFirst, cursor, limit)?;
-        let mut found = Vec::with_capacity(page.entries.len());
-        for entry in &page.entries {
-            if let Some(WebhookEntry::Creation(creation)) = webhook_entry(entry) {
-                found.extend(find_in(view, &creation.webhook_id)?);
-            }
-        }
-        Ok((found, page.next))
-    })?;
-    let Some((found, next)) = read else { return Ok((Vec::new(), None)) };
+    let find = |view: &mut LogView<'_>, entry: WebhookEntry| match entry {
+        WebhookEntry::Creation(creation) => find_in(view, &creation.webhook_id),
+        WebhookEntry::Deletion(_) | WebhookEntry::Enablement(_) => Ok(None),
+    };
+    let (found, next) = list_grants(ledger, tenant, WEBHOOK_CREATION, (cursor, limit), find)?;
     Ok((found.iter().map(|webhook| webhook.report(tenant, &subscriptions)).collect(), next))
 }
 
@@ -506,33 +480,15 @@ fn find(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<FoundWebhook, W
 
 /// Looks a webhook up by its id. An id that cannot be one is no one's.
 fn find_in(view: &mut LogView<'_>, id: &Name) -> Result<Option<FoundWebhook>, LedgerError> {
-    let mut find = |key: String| -> Result<Option<(WebhookEntry, StoredEntry)>, LedgerError> {
-        let entry = find_grant(view, &key)?;
-        Ok(entry.and_then(|entry| Some((webhook_entry(&entry)?, entry))))
+    let Some((WebhookEntry::Creation(creation), entry)) = find_own(view, &creation_key(id))? else {
+        return Ok(None);
     };
-    let Some((WebhookEntry::Creation(creation), entry)) = find(creation_key(id))? else { return Ok(None) };
-    let is_deleted = find(deletion_key(id))?.is_some();
+    let is_deleted = find_own::<WebhookEntry>(view, &deletion_key(id))?.is_some();
     Ok(Some(FoundWebhook { creation, entry, is_deleted }))
 }
 
-/// What an entry says of a webhook, if it is one of ours and about the webhook that it is stored under.
-fn webhook_entry(entry: &StoredEntry) -> Option<WebhookEntry> {
-    let content = &entry.content;
-    if content.module.as_str() != ACCESS.as_str() {
-        return None;
-    }
-    let read = WebhookEntry::read(content.kind.as_str(), &JsonObject::parse_own(&content.payload)?).ok()?;
-    let is_its_own = content.key.as_ref().is_some_and(|key| key.as_str() == read.client_key());
-    is_its_own.then_some(read)
-}
-
-fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), WebhookError> {
-    let limit = MAX_TEXT_BYTES;
-    excess_length(text).map_or(Ok(()), |found| Err(WebhookError::TooLong { what, found, limit }))
-}
-
 /// What is recorded of a webhook, under the client key that exists once.
-fn draft_of(entry: &WebhookEntry) -> Result<Draft, WebhookError> {
+fn draft_of(entry: &WebhookEntry) -> Result<Draft, GrantEntryError> {
     let (kind, state, payload) = match entry {
         WebhookEntry::Creation(creation) => {
             (WEBHOOK_CREATION, Literal::new("created"), JsonObject::of("the webhook", creation)?)

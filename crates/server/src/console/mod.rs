@@ -337,12 +337,11 @@ pub(crate) fn viewer_of(
     let no_session =
         || Problem::new(ProblemKind::Internal, "the page needs a session and did not ask for one");
     let (who, token) = who.zip(session_token).ok_or_else(no_session)?;
-    let invalid = |_| Problem::new(ProblemKind::Internal, "the session's id is no name");
     Ok(view::Viewer {
         tenant: who.tenant_id.as_str().to_owned(),
         role: who.role.as_str(),
         robot: who.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
-        name: who.actor().map_err(invalid)?.as_str().to_owned(),
+        name: who.actor().to_string(),
         person: who.session.as_ref().and_then(|session| session.person.clone()),
         form_token: form_token(token),
         reads: who.may(Permission::Read),
