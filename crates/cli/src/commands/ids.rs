@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
 use crealeph_contracts::short_id::{IdWord, NamedKind, one_id};
 use crealeph_contracts::uuid::Uuid;
+use crealeph_decision::builder::review;
 use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, LedgerError, Order, StoredEntry};
 use crealeph_runtime::approvals::{SubjectReader, change_of, inbox};
 use crealeph_runtime::entries::NewestPage;
@@ -75,7 +76,9 @@ pub(super) fn subject_id(reader: SubjectReader<'_>, word: &str) -> Result<Subjec
     let run = ledger.id_of(tenant, IdKind::HeldRun, start)?;
     if let Some(run) = run.as_deref().and_then(Uuid::parse) {
         // Entries that were written at the time of the run begin like it; only a draft can be meant instead.
-        let is_draft = |entry: &StoredEntry| entry.content.state.as_str() == "draft";
+        let is_draft = |entry: &StoredEntry| {
+            review::is_draft(entry.content.module.as_str(), entry.content.state.as_str())
+        };
         let entry = ledger.id_of(tenant, IdKind::Entry, start).ok().flatten();
         let entry = entry.and_then(|id| LedgerId::parse(&id).ok()).filter(|_| run.to_string() != word);
         let draft = entry.map_or(Ok(None), |id| ledger.get(tenant, &id))?.filter(is_draft);

@@ -14,6 +14,7 @@ use crealeph_contracts::scalar::{Amount, IdentifierError, LedgerId, Literal, Nam
 use crealeph_contracts::shape::{List, Set};
 
 use super::decide::{Ready, report};
+use super::review::DRAFT;
 use super::{objective, record};
 use crate::gate::{ArtifactState, Gate, GateOutcome, POLICY_DEFERRED};
 
@@ -235,7 +236,6 @@ fn artifact_draft(
     artifact: &AgentArtifact,
     state: ArtifactState,
 ) -> Result<Draft, ConcludeError> {
-    const DRAFT: Literal = Literal::new("draft");
     const PLANNED: Literal = Literal::new("planned");
     Ok(Draft {
         robot_id: ready.asked.request.robot_id.clone(),

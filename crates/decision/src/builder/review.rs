@@ -11,6 +11,8 @@ use super::conclude::BUILDER;
 
 /// The type of a verdict's entry.
 pub const REVIEW: Literal = Literal::new("review");
+/// The state of a draft's entry.
+pub(super) const DRAFT: Literal = Literal::new("draft");
 
 /// The verdict on a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +117,16 @@ pub fn planned(draft: &Entry, because: Vec<LedgerId>) -> Result<Draft, ReviewErr
     })
 }
 
+/// Whether an entry of this module and state is a draft of the Builder.
+pub fn is_draft(module: &str, state: &str) -> bool {
+    module == BUILDER.as_str() && state == DRAFT.as_str()
+}
+
 /// The content of a draft of the Builder; refuses anything else.
 pub fn check_draft(draft: &Entry) -> Result<JsonObject, ReviewError> {
     let word = |name: &Option<Name>| name.as_ref().map_or(String::new(), |name| name.as_str().to_owned());
     let (state, module) = (word(&draft.state), word(&draft.module));
-    let is_draft = state == "draft" && module == BUILDER.as_str();
-    draft.payload.clone().filter(|_| is_draft).ok_or_else(|| {
+    draft.payload.clone().filter(|_| is_draft(&module, &state)).ok_or_else(|| {
         let (id, kind) = (draft.id.as_str().to_owned(), draft.kind.as_str().to_owned());
         ReviewError::NotADraft { id, kind, state, module }
     })

@@ -6,6 +6,8 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crealeph_contracts::staleness::MaxAge;
 use crealeph_decision::builder::Record;
+use crealeph_decision::builder::conclude::BUILDER;
+use crealeph_decision::builder::review::is_draft;
 use crealeph_decision::policy::{Standing, standings};
 use crealeph_decision::snapshot::SnapshotType;
 use crealeph_ledger::{EXECUTION_EVENT, Filter, IdKind, Ledger, StoredEntry};
@@ -340,7 +342,7 @@ fn story(
     let shown = found.records.iter().skip(attempts_left_out);
     let attempts =
         shown.map(|(entry, record)| attempt(log, entry, record, replays)).collect::<Result<_, _>>()?;
-    let is_artifact = |entry: &&StoredEntry| entry.content.module.as_str() == "builder";
+    let is_artifact = |entry: &&StoredEntry| entry.content.module.as_str() == BUILDER.as_str();
     let mut artifacts = Vec::new();
     for entry in found.others.iter().filter(is_artifact).take(MAX_PARTS) {
         artifacts.push(artifact(log, scopes, entry)?);
@@ -473,8 +475,7 @@ fn artifact(
     scopes: &Scopes,
     entry: &StoredEntry,
 ) -> Result<ArtifactStory, ReportError> {
-    let is_draft = entry.content.state.as_str() == "draft";
-    let approval = match is_draft {
+    let approval = match is_draft(entry.content.module.as_str(), entry.content.state.as_str()) {
         false => None,
         true => approvals::of_draft(log, scopes, &entry.id)?,
     };

@@ -7,6 +7,7 @@ use crealeph_contracts::approval::TENANT_ROBOT;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::access::Permission;
+use crealeph_decision::builder::review::is_draft;
 use crealeph_decision::policy::{RulesError, ThresholdsSource};
 use crealeph_ledger::{Cursor, Direction, Filter, Order};
 use crealeph_runtime::access::{list_keys, list_sessions};
@@ -158,7 +159,7 @@ pub(super) fn entry(call: &Call) -> Result<Reply, Problem> {
     let entry = ledger::named(call)?;
     let up = ledger::relatives(call, &entry, Direction::Up, LINEAGE_DEPTH)?;
     let down = ledger::relatives(call, &entry, Direction::Down, LINEAGE_DEPTH)?;
-    let is_subject = entry.content.state.as_str() == "draft" && entry.content.module.as_str() == "builder";
+    let is_subject = is_draft(entry.content.module.as_str(), entry.content.state.as_str());
     let detail = view::EntryDetail { entry: &entry, up: &up, down: &down, is_subject };
     let title = format!("Entry {}", entry.id);
     let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: &title, live: None };
