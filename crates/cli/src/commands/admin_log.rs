@@ -8,10 +8,12 @@ use crealeph_contracts::contract::to_json;
 use crealeph_contracts::scalar::{Name, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_ledger::{Clock, Ledger};
-use crealeph_runtime::approvals::{ApprovalError, ApprovalHistory, StatementPlace, StatementSigner, record};
+use crealeph_runtime::approvals::{
+    ApprovalError, ApprovalHistory, PersonKeyReport, PersonReport, StatementPlace, StatementSigner, record,
+};
 use crealeph_runtime::entries::AppendedReport;
 use crealeph_runtime::known_logs::check_known_log;
-use serde::Deserialize;
+use serde::Deserialize as _;
 
 use super::ledger::named;
 use super::place::{Place, RemoteLog, RemotePeople};
@@ -23,31 +25,7 @@ use crate::user_state;
 /// A log, as an admin meets it.
 pub(super) enum AdminLog<'p> {
     Here { ledger: Ledger, tenant: &'p TenantId, history: Box<ApprovalHistory> },
-    Server { remote: &'p RemoteLog, place: StatementPlace, root: Option<String>, people: Vec<ListedPerson> },
-}
-
-/// A person as `--json` prints them, and as a server lists them.
-#[derive(Deserialize)]
-pub(super) struct ListedPerson {
-    pub(super) person: String,
-    pub(super) groups: Vec<String>,
-    pub(super) keys: Vec<ListedKey>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ListedKey {
-    pub(super) key_id: String,
-    pub(super) public_key: String,
-    pub(super) passkey: Option<ListedPasskey>,
-    pub(super) revoked: bool,
-    pub(super) root: bool,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ListedPasskey {
-    pub(super) origin: String,
-    pub(super) role: String,
+    Server { remote: &'p RemoteLog, place: StatementPlace, root: Option<String>, people: Vec<PersonReport> },
 }
 
 /// Refuses a log of a server that is not the one that it named before.
@@ -95,7 +73,7 @@ impl<'p> AdminLog<'p> {
         let origin = log_origin.ok_or_else(|| at.unreadable(&"it names no log"))?;
         let log_origin = named("log", &origin, Name::parse)?;
         check_log(remote, &log_origin)?;
-        let read = |document| ListedPerson::deserialize(document).map_err(|error| at.unreadable(&error));
+        let read = |document| PersonReport::deserialize(document).map_err(|error| at.unreadable(&error));
         let people = people.iter().map(read).collect::<Result<_, _>>()?;
         let time = Clock::system().now().timestamp();
         let place = StatementPlace { tenant_id: remote.tenant.clone(), log_origin, time };
@@ -144,7 +122,8 @@ impl<'p> AdminLog<'p> {
             AdminLog::Here { history, .. } => return Ok(history.admin(fingerprint)?),
             AdminLog::Server { people, .. } => people,
         };
-        let is_own = |key: &ListedKey| !key.revoked && key.passkey.is_none() && key.key_id == fingerprint;
+        let is_own =
+            |key: &PersonKeyReport| !key.revoked && key.passkey.is_none() && key.key_id == fingerprint;
         let person = people.iter().find(|person| person.keys.iter().any(is_own));
         let person = person.ok_or_else(|| ApprovalError::UnknownKey(fingerprint.to_owned()))?;
         if !person.groups.iter().any(|group| group == ADMINS.as_str()) {

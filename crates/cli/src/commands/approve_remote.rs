@@ -9,8 +9,11 @@ use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::scalar::{LedgerId, Name};
 use crealeph_contracts::short_id::{IdWord, NamedKind};
+use crealeph_decision::approval::{DRAFT_TARGET, SignableSubject, check_statement};
 use crealeph_ledger::{Cursor, StoredEntry};
-use crealeph_runtime::approvals::{VerdictReport, change_of, draft_requester};
+use crealeph_runtime::approvals::{
+    DecisionReport, EvidenceReport, PersonReport, PolicyOutline, VerdictReport, change_of, draft_requester,
+};
 use crealeph_runtime::client::ClientError;
 use crealeph_runtime::entries::read_entry;
 use serde::Deserialize;
@@ -22,38 +25,14 @@ use super::approve::{AskedVerdict, VerdictSource, print_recorded};
 use super::ids::nth_waiting;
 use super::ledger::named;
 use super::place::{LogSource, RemoteLog};
-use super::verdict_page::{ShownEvidence, ShownPolicy, ShownSubject, shown};
+use super::verdict_page::{ShownSubject, shown};
 use crate::failure::{ApprovalFailure, Failure, LedgerFailure, ServerFailure};
 use crate::output::{Output, note};
 use crate::page::Page;
 
-/// Where a draft lands.
-const LEDGER: &str = "ledger";
-
-/// What a server shows of a subject, as far as it is needed here.
-#[derive(Deserialize)]
-struct DecisionDocument {
-    entry: Box<RawValue>,
-    rule: Box<RawValue>,
-    evidence: Vec<ShownEvidence>,
-    policy: Option<ShownPolicy>,
-}
-
 #[derive(Deserialize)]
 struct UnsignedDocument {
     statement: Box<RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ListedPerson {
-    keys: Vec<ListedKey>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedKey {
-    key_id: String,
-    revoked: bool,
 }
 
 /// The outcome of a verdict, and what is left to be done.
@@ -72,8 +51,8 @@ struct RemoteSubject<'r> {
     change: Option<HeldChangeRecord>,
     digest: Blake3,
     rule: ApprovalRule,
-    evidence: Vec<ShownEvidence>,
-    policy: Option<ShownPolicy>,
+    evidence: Vec<EvidenceReport>,
+    policy: Option<PolicyOutline>,
 }
 
 impl AskedVerdict {
@@ -131,7 +110,7 @@ impl<'r> RemoteSubject<'r> {
     /// Reads what the server shows, which must be the requested subject.
     fn read(remote: &'r RemoteLog, id: &LedgerId) -> Result<Self, Failure> {
         let answer = remote.client.get(&["inbox", id.as_str()], &[])?;
-        let DecisionDocument { entry, rule, evidence, policy } = answer.read()?;
+        let DecisionReport { entry, rule, evidence, policy, .. } = answer.read()?;
         let entry = answer.read_with(|_| read_entry(entry.get()))?;
         let rule = answer.read_with(|_| {
             ApprovalRule::parse(rule.get().as_bytes()).map_err(|violations| {
@@ -155,29 +134,22 @@ impl<'r> RemoteSubject<'r> {
     /// Refuses a statement that says anything other than what was shown or requested.
     fn check(&self, statement: &VerdictStatement, asked: &VerdictRequest) -> Result<(), Failure> {
         let (kind, target, base_state) = match &self.change {
-            Some(record) => (SubjectKind::Change, record.target.as_str(), Some(record.base_state)),
-            None => (SubjectKind::Draft, LEDGER, None),
+            Some(record) => (SubjectKind::Change, record.target.clone(), Some(record.base_state)),
+            None => (SubjectKind::Draft, Name::from(DRAFT_TARGET), None),
         };
-        let has_expiry = statement.expires.is_some() == self.rule.ttl_minutes.is_some();
-        let checks = [
-            (statement.tenant_id == self.remote.tenant, "the tenant"),
-            (statement.subject_kind == kind, "the kind of the subject"),
-            (statement.subject_id == self.id, "the subject"),
-            (statement.subject_digest == self.digest, "the digest of the subject"),
-            (statement.target.as_str() == target, "where it lands"),
-            (statement.base_state == base_state, "the state that it was made on"),
-            (statement.decision == asked.decision, "the decision"),
-            (statement.reason == asked.reason, "the reason"),
-            (statement.key_id == asked.key_id, "the key"),
-            (statement.unattended == asked.unattended.unwrap_or(false), "whether it was given unattended"),
-            (statement.rule_digest == self.rule.digest()?, "the rule"),
-            (has_expiry, "whether it lapses, and when"),
-            (statement.evidence_seq.get() >= self.entry.seq.get(), "the state of the log"),
-        ];
-        match checks.iter().find(|(holds, _)| !holds) {
-            Some((_, what)) => Err(ServerFailure::NotShown { what }.into()),
-            None => Ok(()),
-        }
+        let shown = SignableSubject {
+            tenant_id: self.remote.tenant.clone(),
+            kind,
+            id: self.id.clone(),
+            digest: self.digest,
+            target,
+            base_state,
+            rule_digest: self.rule.digest()?,
+            has_expiry: self.rule.ttl_minutes.is_some(),
+            seq: self.entry.seq.get(),
+        };
+        let checked = check_statement(&shown, asked, statement);
+        Ok(checked.map_err(|other| ServerFailure::NotShown { what: other.what })?)
     }
 }
 
@@ -190,7 +162,7 @@ impl VerdictSource for RemoteSubject<'_> {
                 url: self.remote.client.url().to_owned(),
                 why: error.to_string(),
             };
-            let person: ListedPerson = serde_json::from_value(person).map_err(unread)?;
+            let person: PersonReport = serde_json::from_value(person).map_err(unread)?;
             known.extend(person.keys.into_iter().filter(|key| !key.revoked).map(|key| key.key_id));
         }
         Ok(known)

@@ -8,14 +8,15 @@ use crealeph_contracts::approval::{ProofKind, SignedKind};
 use crealeph_contracts::passkey::{MAX_INVITATION_DAYS, PasskeyOrigin};
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_runtime::approvals::{
-    ApprovalHistory, InvitationTerms, enrolment, first_enrolment, invitation, person_json, revocation,
+    ApprovalHistory, InvitationTerms, PasskeyReport, PersonKeyReport, PersonReport, enrolment,
+    first_enrolment, invitation, revocation,
 };
 use crealeph_verify::PersonKey;
 use serde::Deserialize as _;
 use serde_json::json;
 
 use super::CommandOutcome;
-use super::admin_log::{AdminLog, ListedKey, ListedPasskey, ListedPerson};
+use super::admin_log::AdminLog;
 use super::key::roles;
 use super::ledger::named;
 use super::on_ledger::Task;
@@ -240,27 +241,30 @@ impl Revoke {
 }
 
 fn list(at: &Place, allowed_signers: bool, output: &mut Output) -> Result<(), Failure> {
-    let people = match at {
+    // What a server says is printed as it is.
+    let (documents, people) = match at {
         Place::Here(at) => {
             let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;
             let root = history.as_ref().and_then(|history| history.judge.root());
             let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
-            people.iter().map(|person| person_json(person, root)).collect()
+            (None, people.iter().map(|person| PersonReport::of(person, root)).collect())
         }
-        Place::Server(remote) => remote.people()?.people,
+        Place::Server(remote) => {
+            let documents = remote.people()?.people;
+            let read = |document| PersonReport::deserialize(document).map_err(|error| at.unreadable(&error));
+            let people = documents.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            (Some(documents), people)
+        }
     };
-    let is_json = at.is_json(output);
-    for document in &people {
-        if is_json && !allowed_signers {
-            output.report_line(document)?;
-            continue;
+    let is_json = at.is_json(output) && !allowed_signers;
+    match documents.filter(|_| is_json) {
+        Some(documents) => documents.iter().try_for_each(|document| output.report_line(document))?,
+        None if is_json => people.iter().try_for_each(|person| output.report_line(person))?,
+        None if allowed_signers => {
+            let lines = people.iter().flat_map(signer_lines);
+            lines.map(|line| output.document(&format!("{line}\n"))).collect::<Result<_, _>>()?
         }
-        let person = ListedPerson::deserialize(document).map_err(|error| at.unreadable(&error))?;
-        let lines = if allowed_signers { signer_lines(&person) } else { lines(&person) };
-        match allowed_signers {
-            true => lines.iter().try_for_each(|line| output.document(&format!("{line}\n")))?,
-            false => lines.iter().try_for_each(|line| output.line(line))?,
-        }
+        None => people.iter().flat_map(lines).map(|line| output.line(&line)).collect::<Result<_, _>>()?,
     }
     if people.is_empty() && !is_json && !allowed_signers {
         output.line("no one is enrolled; verdicts are not signed")?;
@@ -269,16 +273,16 @@ fn list(at: &Place, allowed_signers: bool, output: &mut Output) -> Result<(), Fa
 }
 
 /// The lines of a person in the file that `ssh-keygen -Y verify` takes.
-fn signer_lines(person: &ListedPerson) -> Vec<String> {
+fn signer_lines(person: &PersonReport) -> Vec<String> {
     let namespaces: Vec<&str> = SignedKind::ALL.iter().map(|kind| kind.namespace()).collect();
     let keys = person.keys.iter().filter(|key| !key.revoked && key.passkey.is_none());
-    let line = |key: &ListedKey| {
+    let line = |key: &PersonKeyReport| {
         format!("{} namespaces=\"{}\" {}", person.person, namespaces.join(","), key.public_key)
     };
     keys.map(line).collect()
 }
 
-fn lines(person: &ListedPerson) -> Vec<String> {
+fn lines(person: &PersonReport) -> Vec<String> {
     let groups = if person.groups.is_empty() { "no group".to_owned() } else { person.groups.join(", ") };
     let mut lines = vec![format!("{} ({groups})", person.person)];
     for key in &person.keys {
@@ -286,7 +290,7 @@ fn lines(person: &ListedPerson) -> Vec<String> {
         let first = if key.root { ", first admin" } else { "" };
         let place = match &key.passkey {
             None => String::new(),
-            Some(ListedPasskey { origin, role }) => format!(", at {origin}, {role}"),
+            Some(PasskeyReport { origin, role, .. }) => format!(", at {origin}, {role}"),
         };
         lines.push(format!("  {}{place}{first}{revoked}", key.key_id));
     }

@@ -6,9 +6,7 @@ use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::json::pretty;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_ledger::StoredEntry;
-use crealeph_runtime::approvals::{SubjectBasis, SubjectCase, rule_in_words};
-use crealeph_runtime::robot_report::age_minutes;
-use serde::Deserialize;
+use crealeph_runtime::approvals::{EvidenceReport, PolicyOutline, SubjectCase, rule_in_words};
 
 use crate::page::{GUTTER, Page};
 use crate::render::counted;
@@ -23,58 +21,23 @@ pub(super) struct ShownSubject<'s> {
     pub(super) digest: Blake3,
     pub(super) rule: &'s ApprovalRule,
     pub(super) change: Option<&'s HeldChangeRecord>,
-    pub(super) evidence: Vec<ShownEvidence>,
-    pub(super) policy: Option<ShownPolicy>,
+    pub(super) evidence: Vec<EvidenceReport>,
+    pub(super) policy: Option<PolicyOutline>,
     pub(super) requester: Option<String>,
     /// The server whose word evidence and policy are.
     pub(super) server: Option<&'s str>,
 }
 
-/// Evidence that a draft is based on.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ShownEvidence {
-    #[serde(rename = "type")]
-    kind: String,
-    seq: u64,
-    at: String,
-    age_minutes: f64,
-}
-
-/// What the policy said of a draft's execution.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ShownPolicy {
-    decision: String,
-    execution_id: String,
-    reason: String,
-}
-
 impl<'s> ShownSubject<'s> {
     pub(super) fn of(case: &'s SubjectCase) -> Self {
-        let now = case.history.place.now.instant();
-        let evidence = case.basis.evidence().iter().map(|used| ShownEvidence {
-            kind: used.kind.as_str().to_owned(),
-            seq: used.seq,
-            at: used.at.to_string(),
-            age_minutes: age_minutes(now, used.at),
-        });
-        let policy = match &case.basis {
-            SubjectBasis::Draft { record: Some(record), .. } => Some(ShownPolicy {
-                decision: record.policy.decision.to_string(),
-                execution_id: record.execution_id.to_string(),
-                reason: record.reason.clone(),
-            }),
-            _ => None,
-        };
         ShownSubject {
             entry: &case.entry,
             id: &case.subject.id,
             digest: case.subject.digest,
             rule: &case.state.rule,
             change: case.basis.change(),
-            evidence: evidence.collect(),
-            policy,
+            evidence: case.evidence_reports(),
+            policy: case.policy_outline(),
             requester: case.subject.requester.as_ref().map(ToString::to_string),
             server: None,
         }

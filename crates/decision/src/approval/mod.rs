@@ -6,6 +6,7 @@ mod outlook;
 mod people;
 mod rule;
 mod state;
+mod statement;
 mod verdicts;
 
 pub use entries::ApprovalEntries;
@@ -13,4 +14,5 @@ pub use outlook::VerdictOutlook;
 pub use people::People;
 pub use rule::{SubjectClass, needs_approval, rule_for};
 pub use state::{JudgedVerdict, SubjectOutcome, SubjectState, derive};
+pub use statement::{DRAFT_TARGET, OtherStatement, SignableSubject, check_statement};
 pub use verdicts::{ApprovalSubject, Requester, Uncounted};

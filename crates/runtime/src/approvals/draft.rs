@@ -3,9 +3,9 @@
 use crealeph_contracts::actor::Actor;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::scalar::{LedgerId, Literal, Name, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use crealeph_contracts::staleness::MaxAge;
-use crealeph_decision::approval::{ApprovalSubject, Requester, SubjectClass, derive};
+use crealeph_decision::approval::{ApprovalSubject, DRAFT_TARGET, Requester, SubjectClass, derive};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::review::{check_draft, review_key};
 use crealeph_decision::coherence::{CoherenceRules, outdated_by};
@@ -16,9 +16,6 @@ use super::case::{Moment, SubjectBasis, SubjectCase, entries_about};
 use super::error::ApprovalError;
 use super::kept_history::HistoryReader;
 use crate::builder::{Scopes, execution, is_made_by_builder};
-
-/// Where a draft lands.
-const LEDGER: Literal = Literal::new("ledger");
 
 /// An entry that a draft is based on, the newest of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +80,7 @@ pub(super) fn subject_of(
         id: entry.id.clone(),
         class: SubjectClass::draft(record.and_then(objective_of)),
         digest: Blake3::of(entry.canonical().as_bytes()),
-        target: Name::from(LEDGER),
+        target: Name::from(DRAFT_TARGET),
         base_state: None,
         requester: draft_requester(entry),
         outdated: outdated_by(newest, known, rules),

@@ -41,7 +41,8 @@ pub use passkeys::{
 };
 pub use people::{StatementPlace, enrolment, first_enrolment, revocation, rule_statement};
 pub use report::{
-    ExplainedApproval, VerdictReport, missing_approvals, person_json, rule_json, unsigned_json,
+    DecisionReport, EvidenceReport, ExplainedApproval, PasskeyReport, PersonKeyReport, PersonReport,
+    PolicyOutline, VerdictReport, VerdictTerms, missing_approvals, rule_json, unsigned_json,
 };
 pub use ruled::{RuledSubject, ruled_subjects};
 pub use rules_file::{MAX_RULES, RulesTextError, read_rules};

@@ -9,7 +9,8 @@ use crealeph_contracts::scalar::LedgerId;
 use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome, SubjectState};
 use crealeph_decision::builder::review::approved_key;
 use crealeph_verify::{EnrolledPasskey, EnrolledPerson, KeyMaterial};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::case::{SubjectBasis, SubjectCase, SubjectReader};
@@ -33,27 +34,90 @@ pub fn missing_approvals(state: &SubjectState) -> u64 {
 ///
 /// # Errors
 /// When its own reader would not take it.
-pub fn rule_json(rule: &ApprovalRule) -> Result<Value, ComposeError> {
-    let unreadable = |error: serde_json::Error| ComposeError { what: "the rule", reason: error.to_string() };
-    serde_json::from_str(&rule.to_canonical()?).map_err(unreadable)
+pub fn rule_json(rule: &ApprovalRule) -> Result<Box<RawValue>, ComposeError> {
+    raw("the rule", rule.to_canonical()?)
 }
 
-/// A person, by the root of trust.
-pub fn person_json(person: &EnrolledPerson, root: Option<&str>) -> Value {
-    let keys = person.keys.iter().map(|key| {
-        let (public_key, passkey) = match &key.material {
-            KeyMaterial::Ssh { line, .. } => (line.clone(), None),
-            KeyMaterial::Passkey(own) => (own.passkey.public_key.to_string(), Some(passkey_json(own))),
-        };
-        json!({ "keyId": key.fingerprint, "kind": key.material.proof().as_str(), "publicKey": public_key,
-            "passkey": passkey, "revoked": key.is_revoked, "root": root == Some(key.fingerprint.as_str()) })
-    });
-    json!({ "person": person.name, "groups": person.groups, "keys": keys.collect::<Vec<_>>() })
+/// A text that is JSON, as a member of a report.
+fn raw(what: &'static str, text: String) -> Result<Box<RawValue>, ComposeError> {
+    RawValue::from_string(text).map_err(|error| ComposeError { what, reason: error.to_string() })
 }
 
-fn passkey_json(own: &EnrolledPasskey) -> Value {
-    json!({ "credentialId": own.passkey.credential_id.to_string(), "origin": own.origin.as_str(),
-        "algorithm": own.passkey.algorithm(), "role": own.role.as_str() })
+/// A person, and what their keys are.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct PersonReport {
+    /// The groups that they are in.
+    pub groups: Vec<String>,
+    /// Their keys, revoked ones too.
+    pub keys: Vec<PersonKeyReport>,
+    /// Their name.
+    pub person: String,
+}
+
+/// A key of a person.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PersonKeyReport {
+    /// The fingerprint; of a passkey, its id.
+    pub key_id: String,
+    /// `ssh` or `passkey`.
+    pub kind: String,
+    /// What is known of a passkey.
+    pub passkey: Option<PasskeyReport>,
+    /// The public key.
+    pub public_key: String,
+    /// Whether it was revoked.
+    pub revoked: bool,
+    /// Whether it is the first admin's, on which every enrolment is based.
+    pub root: bool,
+}
+
+/// A passkey of a person.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PasskeyReport {
+    /// Its algorithm, as JOSE names it.
+    pub algorithm: String,
+    /// Its id.
+    pub credential_id: String,
+    /// Where it is used.
+    pub origin: String,
+    /// What the person may do in sessions that they open with it.
+    pub role: String,
+}
+
+impl PersonReport {
+    /// A person, by the root of trust.
+    pub fn of(person: &EnrolledPerson, root: Option<&str>) -> Self {
+        let keys = person.keys.iter().map(|key| {
+            let (public_key, passkey) = match &key.material {
+                KeyMaterial::Ssh { line, .. } => (line.clone(), None),
+                KeyMaterial::Passkey(own) => {
+                    (own.passkey.public_key.to_string(), Some(PasskeyReport::of(own)))
+                }
+            };
+            PersonKeyReport {
+                key_id: key.fingerprint.clone(),
+                kind: key.material.proof().as_str().to_owned(),
+                passkey,
+                public_key,
+                revoked: key.is_revoked,
+                root: root == Some(key.fingerprint.as_str()),
+            }
+        });
+        PersonReport { groups: person.groups.clone(), keys: keys.collect(), person: person.name.clone() }
+    }
+}
+
+impl PasskeyReport {
+    fn of(own: &EnrolledPasskey) -> Self {
+        PasskeyReport {
+            algorithm: own.passkey.algorithm().to_owned(),
+            credential_id: own.passkey.credential_id.to_string(),
+            origin: own.origin.as_str().to_owned(),
+            role: own.role.as_str().to_owned(),
+        }
+    }
 }
 
 /// The outcome of a verdict.
@@ -95,7 +159,109 @@ pub fn unsigned_json(
     Ok(out)
 }
 
+/// Everything that a person needs who decides about a subject.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct DecisionReport {
+    /// How it waits.
+    #[serde(serialize_with = "in_order_of_names")]
+    pub item: InboxRow,
+    /// Its state.
+    pub state: String,
+    /// The rule that applies, as it is signed.
+    pub rule: Box<RawValue>,
+    /// The evidence of a draft, and its age.
+    pub evidence: Vec<EvidenceReport>,
+    /// What the policy decided of a draft's execution.
+    pub policy: Option<PolicyOutline>,
+    /// What a verdict on it binds itself to.
+    pub signs: VerdictTerms,
+    /// The entry, whose canonical text the digest is of, or whose payload's in a change.
+    pub entry: Box<RawValue>,
+}
+
+/// Evidence that a draft is based on.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvidenceReport {
+    /// How old it is.
+    pub age_minutes: f64,
+    /// When it was appended.
+    pub at: String,
+    /// Its place in the log.
+    pub seq: u64,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// What the policy decided of a draft's execution.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyOutline {
+    /// The decision.
+    pub decision: String,
+    /// The execution.
+    pub execution_id: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a verdict on a subject binds itself to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerdictTerms {
+    /// The state that a change was made on.
+    pub base_state: Option<String>,
+    /// The root of the log.
+    pub evidence_root: String,
+    /// How many entries it has.
+    pub evidence_seq: u64,
+    /// When a verdict of now lapses.
+    pub expires: Option<String>,
+    /// The name of the log.
+    pub log_origin: String,
+    /// The digest of the rule.
+    pub rule_digest: String,
+    /// The digest of the subject.
+    pub subject_digest: String,
+    /// The subject.
+    pub subject_id: String,
+    /// `draft` or `change`.
+    pub subject_kind: String,
+    /// Where it lands.
+    pub target: String,
+    /// The tenant.
+    pub tenant_id: String,
+}
+
+/// Members in the order of their names, as this report always had them.
+fn in_order_of_names<S: Serializer>(value: &impl Serialize, out: S) -> Result<S::Ok, S::Error> {
+    serde_json::to_value(value).map_err(serde::ser::Error::custom)?.serialize(out)
+}
+
 impl SubjectCase {
+    /// The evidence of a draft, and its age.
+    pub fn evidence_reports(&self) -> Vec<EvidenceReport> {
+        let now = self.history.place.now.instant();
+        let evidence = self.basis.evidence().iter().map(|used| EvidenceReport {
+            age_minutes: age_minutes(now, used.at),
+            at: used.at.to_string(),
+            seq: used.seq,
+            kind: used.kind.as_str().to_owned(),
+        });
+        evidence.collect()
+    }
+
+    /// What the policy decided of a draft's execution, if its record is known.
+    pub fn policy_outline(&self) -> Option<PolicyOutline> {
+        let SubjectBasis::Draft { record: Some(record), .. } = &self.basis else { return None };
+        Some(PolicyOutline {
+            decision: record.policy.decision.to_string(),
+            execution_id: record.execution_id.to_string(),
+            reason: record.reason.clone(),
+        })
+    }
+
     /// The same as an item of the inbox.
     fn as_item(&self) -> InboxItem {
         InboxItem {
@@ -106,46 +272,35 @@ impl SubjectCase {
         }
     }
 
-    /// Everything that a person needs who decides about it, as JSON: how it waits, the rule, the evidence and its age, what a
-    /// verdict on it binds itself to, and the entry, whose canonical text the digest is of, or whose payload's in a change.
+    /// Everything that a person needs who decides about it.
     ///
     /// # Errors
     /// When the rule cannot be written.
-    pub fn decision_json(&self) -> Result<String, ApprovalError> {
-        let SubjectCase { entry, subject, basis, history, state, .. } = self;
+    pub fn decision_report(&self) -> Result<DecisionReport, ApprovalError> {
+        let SubjectCase { entry, subject, history, state, .. } = self;
         let place = &history.place;
-        let now = place.now.instant();
-        let evidence = basis.evidence().iter().map(|used| {
-            json!({ "type": used.kind.as_str(), "seq": used.seq, "at": used.at.to_string(),
-                "ageMinutes": age_minutes(now, used.at) })
-        });
-        let policy = match basis {
-            SubjectBasis::Draft { record: Some(record), .. } => Some(json!({
-                "decision": record.policy.decision.as_str(), "executionId": record.execution_id.as_str(),
-                "reason": record.reason.as_str(),
-            })),
-            _ => None,
-        };
-        let bound = json!({
-            "tenantId": history.tenant_id.as_str(), "logOrigin": place.origin,
-            "subjectKind": subject.class.kind.as_str(), "subjectId": subject.id.as_str(),
-            "subjectDigest": subject.digest.to_string(), "target": subject.target.as_str(),
-            "ruleDigest": state.rule_digest.to_string(), "evidenceSeq": place.seq.get(),
-            "evidenceRoot": place.root.to_string(),
-            "baseState": subject.base_state.map(|state| state.to_string()),
-            "expires": expiry(&state.rule, now).map(|expires| expires.as_str().to_owned()),
-        });
-        let mut out = String::new();
-        let mut object = ObjectWriter::new(&mut out);
-        object.raw("item", &json!(InboxRow::of(&self.as_item())).to_string());
-        object.text("state", state.outcome.as_str());
-        object.raw("rule", &rule_json(&state.rule)?.to_string());
-        object.raw("evidence", &Value::Array(evidence.collect()).to_string());
-        object.raw("policy", &policy.unwrap_or(Value::Null).to_string());
-        object.raw("signs", &bound.to_string());
-        object.raw("entry", &entry_json(entry));
-        object.end();
-        Ok(out)
+        let expires = expiry(&state.rule, place.now.instant());
+        Ok(DecisionReport {
+            item: InboxRow::of(&self.as_item()),
+            state: state.outcome.as_str().to_owned(),
+            rule: rule_json(&state.rule)?,
+            evidence: self.evidence_reports(),
+            policy: self.policy_outline(),
+            signs: VerdictTerms {
+                base_state: subject.base_state.map(|state| state.to_string()),
+                evidence_root: place.root.to_string(),
+                evidence_seq: place.seq.get(),
+                expires: expires.map(|expires| expires.as_str().to_owned()),
+                log_origin: place.origin.to_string(),
+                rule_digest: state.rule_digest.to_string(),
+                subject_digest: subject.digest.to_string(),
+                subject_id: subject.id.to_string(),
+                subject_kind: subject.class.kind.as_str().to_owned(),
+                target: subject.target.to_string(),
+                tenant_id: history.tenant_id.to_string(),
+            },
+            entry: raw("the entry", entry_json(entry))?,
+        })
     }
 }
 
@@ -259,4 +414,26 @@ fn verdict_json(verdict: &JudgedVerdict) -> Value {
         "code": uncounted.as_ref().map(|why| why.as_str()), "why": uncounted.as_ref().map(|why| why.reason()),
         "renewal": uncounted.as_ref().and_then(|why| why.renewal()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// Reads a report and writes it again; programs compare these bytes.
+    fn read_and_written<T: Serialize + serde::de::DeserializeOwned>(text: &str) {
+        let report: T = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&report).unwrap(), text);
+    }
+
+    #[test]
+    fn people_and_decisions_are_written_in_the_order_of_their_names() {
+        read_and_written::<PersonReport>(
+            r#"{"groups":["admins"],"keys":[{"keyId":"SHA256:x","kind":"ssh","passkey":null,"publicKey":"ssh-ed25519 A","revoked":false,"root":true},{"keyId":"passkey:y","kind":"passkey","passkey":{"algorithm":"ES256","credentialId":"Y","origin":"http://localhost:1","role":"operator"},"publicKey":"B","revoked":true,"root":false}],"person":"ana"}"#,
+        );
+        let row = r#"{"change":{"costUsd":null,"files":1,"item":"i","protected":false,"target":"workspace","task":"t","tests":false,"workspace":"w"},"kind":"change","lapsed":[],"mayDecide":["ana"],"missing":1,"needs":"1 approval","objective":null,"outdated":null,"requester":null,"robotId":"r","rule":"all","since":"2026-01-01T00:00:00.000Z","subject":"s","type":"held_change","verdicts":[]}"#;
+        let rest = r#""state":"waiting","rule":{"name":"all"},"evidence":[{"ageMinutes":1.5,"at":"2026-01-01T00:00:00.000Z","seq":3,"type":"signal"}],"policy":{"decision":"ALLOW","executionId":"e","reason":"fresh"},"signs":{"baseState":null,"evidenceRoot":"0","evidenceSeq":3,"expires":null,"logOrigin":"l","ruleDigest":"1","subjectDigest":"2","subjectId":"s","subjectKind":"change","target":"workspace","tenantId":"t"},"entry":{"id":"s"}"#;
+        read_and_written::<DecisionReport>(&format!(r#"{{"item":{row},{rest}}}"#));
+    }
 }

@@ -171,7 +171,7 @@ pub(crate) fn evidence_ids(call: &Call, case: &SubjectCase) -> Result<BTreeMap<u
 }
 
 fn show(call: &Call) -> Result<Reply, Problem> {
-    Ok(Reply::json(seen(call, &named(call)?)?.decision_json()?))
+    Ok(Reply::json_of(&seen(call, &named(call)?)?.decision_report()?))
 }
 
 fn diff(call: &Call) -> Result<Reply, Problem> {

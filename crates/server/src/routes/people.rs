@@ -10,7 +10,7 @@ use crealeph_contracts::passkey::{InvitationStatement, PasskeyRequest, PasskeySt
 use crealeph_contracts::scalar::{KeyId, Name};
 use crealeph_decision::access::Permission;
 use crealeph_runtime::approvals::{
-    ApprovalHistory, EnrolledPerson, Invited, person_json, record_once, rule_json,
+    ApprovalHistory, EnrolledPerson, Invited, PersonReport, record_once, rule_json,
 };
 use crealeph_runtime::entries::AppendedReport;
 use serde_json::{Value, json};
@@ -150,7 +150,7 @@ fn list(call: &Call) -> Result<Reply, Problem> {
     let history = ApprovalHistory::load(call.ledger(), tenant)?;
     let root = history.as_ref().and_then(|history| history.judge.root());
     let (people, next) = page(history.as_ref(), after.as_ref(), limit);
-    let people: Vec<Value> = people.iter().map(|person| person_json(person, root)).collect();
+    let people: Vec<_> = people.iter().map(|person| PersonReport::of(person, root)).collect();
     let origin = history.as_ref().map(|history| history.place.origin.as_str());
     let mut page =
         json!({ "tenantId": tenant.as_str(), "logOrigin": origin, "root": root, "people": people });
@@ -177,7 +177,7 @@ pub(crate) fn page(
 fn rules(call: &Call) -> Result<Reply, Problem> {
     let history = ApprovalHistory::load(call.ledger(), &call.who()?.tenant_id)?;
     let rules = history.as_ref().map_or(&[][..], |history| history.judge.rules());
-    let rules = rules.iter().map(rule_json).collect::<Result<Vec<Value>, _>>()?;
+    let rules = rules.iter().map(rule_json).collect::<Result<Vec<_>, _>>()?;
     Ok(Reply::json_of(&json!({ "rules": rules })))
 }
 
