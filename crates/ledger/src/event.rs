@@ -1,7 +1,7 @@
 //! An execution event on its way to the log. It is read once, on its producer's thread; its contract's rules for its
 //! context (the ledger's time, the entries it depends on) are checked when it is planned.
 
-use crealeph_contracts::execution_event::ExecutionEvent;
+use crealeph_contracts::execution_event::{ExecutionEvent, ExecutionState};
 use crealeph_contracts::json::{self, ObjectWriter};
 use crealeph_contracts::scalar::TenantId;
 use crealeph_decision::execution::EventFingerprint;
@@ -37,12 +37,9 @@ pub(crate) fn recorded_identity(content: &Content) -> Option<EventIdentity> {
     let execution = document.root().member("executionId")?.string()?.into_owned();
     let attempt = document.root().member("attempt")?.number()?;
     let is_attempt = attempt >= 1.0 && attempt.fract() == 0.0 && attempt < 9_007_199_254_740_992.0;
-    is_attempt.then(|| EventIdentity {
-        execution,
-        robot: content.robot_id.as_str().to_owned(),
-        attempt: attempt as u64,
-        state: content.state.as_str().to_owned(),
-    })
+    let state = ExecutionState::parse(content.state.as_str()).filter(|_| is_attempt)?;
+    let robot = content.robot_id.as_str().to_owned();
+    Some(EventIdentity { execution, robot, attempt: attempt as u64, state })
 }
 
 /// The event as its contract knows it: without id, sequence number and key, which are the entry's envelope (R4).

@@ -26,6 +26,7 @@ mod ledger;
 mod limits;
 mod log;
 mod marker;
+mod merge;
 mod merkle;
 mod migrate;
 mod pending;

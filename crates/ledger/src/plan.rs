@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use crealeph_contracts::Valid;
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::execution_event::{
-    EntryRef, ExecutionEvent, ExecutionEventParts, ExecutionState, rests_on_ledger,
-};
+use crealeph_contracts::execution_event::{EntryRef, ExecutionEvent, ExecutionEventParts, rests_on_ledger};
 use crealeph_contracts::json;
 use crealeph_contracts::log_rules::{LOG_RULES_KEY, RulesInForce, RulesVersion};
 use crealeph_contracts::scalar::{ClientKey, LedgerId, Name, TenantId};
@@ -238,7 +236,7 @@ struct StagedEntries {
     ids: HashMap<LedgerId, usize>,
     keys: HashMap<ClientKey, usize>,
     events: BTreeMap<EventIdentity, usize>,
-    last_events: BTreeMap<ExecutionKey, usize>,
+    last_events: BTreeMap<ExecutionKey, EventIdentity>,
     newest: BTreeMap<EntryClass, EffectiveTime>,
 }
 
@@ -323,7 +321,7 @@ impl<'a> Planner<'a> {
             self.staged.keys.insert(key.clone(), position);
         }
         if let Some(event) = event {
-            self.staged.last_events.insert(event.execution_key(), position);
+            self.staged.last_events.insert(event.execution_key(), event.clone());
             self.staged.events.insert(event, position);
         }
         self.edges.extend(parents.into_iter().map(|parent| (parent, seq)));
@@ -358,9 +356,11 @@ impl<'a> Planner<'a> {
         }
         // An event of the refused batch may have hidden an earlier one.
         staged.last_events.clear();
-        for (event, position) in &staged.events {
-            let last = staged.last_events.entry(event.execution_key()).or_default();
-            *last = (*last).max(*position);
+        let mut events: Vec<(&EventIdentity, usize)> =
+            staged.events.iter().map(|(event, position)| (event, *position)).collect();
+        events.sort_unstable_by_key(|(_, position)| *position);
+        for (event, _) in events {
+            staged.last_events.insert(event.execution_key(), event.clone());
         }
     }
 
@@ -547,12 +547,9 @@ impl<'a> Planner<'a> {
             };
         }
         let execution = identity.execution_key();
-        let staged = self.staged_row(self.staged.last_events.get(&execution));
-        if let Some(last) = staged.or_else(|| self.known.last_events.get(&execution))
-            && let Some(state) = ExecutionState::parse(last.entry.content.state.as_str())
-        {
-            let last = (state, last.derived.attempt.unwrap_or_default());
-            let next = (event.state, event.payload.attempt.get());
+        let staged = self.staged.last_events.get(&execution);
+        if let Some(last) = staged.or_else(|| self.known.last_events.get(&execution)) {
+            let (last, next) = ((last.state, last.attempt), (identity.state, identity.attempt));
             execution::transition(last, next).map_err(EntryRefusal::Transition)?;
         }
         Ok(None)

@@ -12,7 +12,7 @@ use crate::entry::{EXECUTION_EVENT, StoredEntry};
 use crate::error::LedgerError;
 use crate::position::{Millis, Seq};
 use crate::row::EntryRow;
-use crate::store::{ClassSeqs, EntrySelection};
+use crate::store::{EntrySelection, LastOfClass};
 use crate::view::LogView;
 
 /// Which entries to select; a field that is absent selects all.
@@ -261,13 +261,8 @@ impl LogView<'_> {
     fn merged_seqs(&mut self, selection: &EntrySelection<'_>) -> Result<Option<Vec<Seq>>, LedgerError> {
         let filter = selection.filter;
         let mut seqs = Vec::new();
-        if filter.is_by_class() {
-            let most = self.limits.list_classes;
-            let classes = self.reads.class_seqs(self.head, selection, most.saturating_add(1))?;
-            if classes.len() > most {
-                return Ok(None);
-            }
-            classes.into_iter().for_each(|class| seqs.extend(class.seqs));
+        if let Some(robot) = filter.robot_id.as_ref().filter(|_| filter.is_by_class()) {
+            return self.reads.merged_seqs(self.head, robot, selection, self.limits.list_classes);
         } else if filter.is_all_events() && self.reads.check_schema().is_ok() {
             for state in ExecutionState::ALL {
                 #[expect(clippy::expect_used, reason = "a state of an event is a name by its contract")]
@@ -309,31 +304,24 @@ impl LogView<'_> {
             .count(self.head, &EntrySelection { filter, index, low, high, newest_first: false, limit: 0 })
     }
 
-    /// The last entry of each type of a robot, by type, and whether there are more types than the limit.
+    /// The last entry of each type of a robot, by type, and whether there are more types than are returned: a robot has more than
+    /// the limit, or more types and states than are read, and then the type that was reached is left out.
     pub fn last_of_types(
         &mut self,
         robot: &RobotId,
         limit: usize,
     ) -> Result<(Vec<StoredEntry>, bool), LedgerError> {
-        let filter = Filter { robot_id: Some(robot.clone()), ..Filter::default() };
-        let (low, high) = (Seq::ZERO.next(), self.head.last_seq());
-        let last = EntrySelection {
-            filter: &filter,
-            index: EntryIndex::None,
-            low,
-            high,
-            newest_first: true,
-            limit: 1,
-        };
         let most = self.limits.list_classes;
-        let classes = self.reads.class_seqs(self.head, &last, most)?;
-        let is_cut = classes.len() == most;
+        let classes = self.reads.last_of_classes(self.head, robot, most.saturating_add(1))?;
+        let is_cut = classes.len() > most;
         let mut last_of_kinds: BTreeMap<String, Seq> = BTreeMap::new();
-        for ClassSeqs { kind, seqs } in classes {
-            for seq in seqs {
-                let last = last_of_kinds.entry(kind.clone()).or_insert(seq);
-                *last = seq.max(*last);
-            }
+        for LastOfClass { kind, seq } in classes {
+            let last = last_of_kinds.entry(kind).or_insert(seq);
+            *last = seq.max(*last);
+        }
+        if is_cut {
+            // A later state of this type may have a newer entry.
+            last_of_kinds.pop_last();
         }
         let has_more = is_cut || last_of_kinds.len() > limit;
         let seqs: Vec<Seq> = last_of_kinds.into_values().take(limit).collect();

@@ -2,7 +2,7 @@
 //! outline without payload, and the unchecked text for an export.
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::execution_event::ExecutionEvent;
+use crealeph_contracts::execution_event::{ExecutionEvent, ExecutionState};
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId};
 use crealeph_decision::snapshot::SnapshotType;
@@ -18,6 +18,19 @@ pub(crate) struct EntryRow {
     /// Its leaf in the Merkle log.
     pub leaf: Sha256,
     pub derived: DerivedColumns,
+}
+
+impl EntryRow {
+    /// The identity that it is found by as an event; `None` if it is none, or its columns were changed.
+    pub(crate) fn event_identity(&self) -> Option<EventIdentity> {
+        let content = &self.entry.content;
+        Some(EventIdentity {
+            execution: self.derived.execution.clone()?,
+            robot: content.robot_id.as_str().to_owned(),
+            attempt: self.derived.attempt?,
+            state: ExecutionState::parse(content.state.as_str()).filter(|_| content.is_event())?,
+        })
+    }
 }
 
 /// What the ledger derives from an entry and from the entries it depends on. Readers find entries by it, and no hash
@@ -130,7 +143,7 @@ pub(crate) struct EventIdentity {
     pub execution: String,
     pub robot: String,
     pub attempt: u64,
-    pub state: String,
+    pub state: ExecutionState,
 }
 
 impl EventIdentity {
@@ -146,9 +159,14 @@ impl From<&ExecutionEvent> for EventIdentity {
             execution: event.payload.execution_id.as_str().to_owned(),
             robot: event.robot_id.as_str().to_owned(),
             attempt: event.payload.attempt.get(),
-            state: event.state.as_str().to_owned(),
+            state: event.state,
         }
     }
+}
+
+/// What is wrong with an entry that is found as an event and is none.
+pub(crate) fn not_an_event(seq: Seq) -> String {
+    format!("entry {seq} is stored as an event of an execution, and is none")
 }
 
 /// An execution of a robot within its tenant.

@@ -73,7 +73,7 @@ pub(crate) struct KnownEntries {
     pub recorded: BTreeMap<String, EntryRow>,
     pub events: BTreeMap<EventIdentity, EntryRow>,
     /// The newest event of each execution.
-    pub last_events: BTreeMap<ExecutionKey, EntryRow>,
+    pub last_events: BTreeMap<ExecutionKey, EventIdentity>,
     /// The effective newest entry of each class.
     pub newest: BTreeMap<EntryClass, EffectiveTime>,
 }
@@ -258,11 +258,11 @@ impl<'a> EntrySelection<'a> {
     }
 }
 
-/// The first entries, in the direction of a selection, of one type and state of a robot.
+/// The last entry of one type and state of a robot.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ClassSeqs {
+pub(crate) struct LastOfClass {
     pub kind: String,
-    pub seqs: Vec<Seq>,
+    pub seq: Seq,
 }
 
 /// The direction in which a value of a column is searched, from a given one.
@@ -306,14 +306,22 @@ pub(crate) trait Reads {
     fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError>;
     /// The sequence numbers of entries by filter and range.
     fn select_seqs(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<Seq>, LedgerError>;
-    /// For each type and state of the selection's robot (of the filter's type, if it has one), the first entries by filter and
-    /// range, in the order of types and states; at most `most` of those.
-    fn class_seqs(
+    /// The first entries by filter and range of a robot, merged from the index of each type and state that it has (of the filter's
+    /// type, if there is one); `None`, and no entry is looked up, if it has more than `most` of those.
+    fn merged_seqs(
         &mut self,
         head: &Head,
+        robot: &RobotId,
         selection: &EntrySelection<'_>,
         most: usize,
-    ) -> Result<Vec<ClassSeqs>, LedgerError>;
+    ) -> Result<Option<Vec<Seq>>, LedgerError>;
+    /// The last entry of each type and state of a robot, in the order of types and states; at most `most` of those.
+    fn last_of_classes(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        most: usize,
+    ) -> Result<Vec<LastOfClass>, LedgerError>;
     /// How many entries there are by filter and range.
     fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError>;
     /// The newest draft of a robot that has this many newer ones.

@@ -180,8 +180,8 @@ pub fn summary(
     scopes: &Scopes,
     robot: &RobotId,
 ) -> Result<Option<RobotSummary>, StatusError> {
-    let (latest, _) = ledger.last_of_types(tenant, robot, 1)?;
-    match latest.is_empty() {
+    let (latest, has_more) = ledger.last_of_types(tenant, robot, 1)?;
+    match latest.is_empty() && !has_more {
         true => Ok(None),
         false => {
             let rejected = RejectedSubjects::read(ledger, tenant)?;

@@ -9,6 +9,7 @@ use tokio_postgres::Row as SqlRow;
 use tokio_postgres::types::ToSql;
 
 use super::rows::{self, BY_ID, BY_SEQ, PostgresRow, each, get, hash};
+use super::server::Server;
 use super::session::{Session, Value};
 use super::{VERSION, accepted, audit, leases, subscriptions};
 use crate::accepted::{AcceptedRequest, RequestName, RequestToRun};
@@ -21,8 +22,8 @@ use crate::query::Query;
 use crate::read::{EntryIndex, Filter, IS_RECEIPT, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
-    ClassSeqs, EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Neighbours, Reads, Side,
-    StrayRow,
+    EntrySelection, Equalities, Head, LastOfClass, LatestEntries, LeaseRow, NO_NEWEST, Neighbours, Reads,
+    Side, StrayRow,
 };
 use crate::subscription::Subscription;
 
@@ -65,17 +66,27 @@ impl<'a> PostgresReads<'a> {
         found.iter().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).collect()
     }
 
+    /// How many rows of a table the tenant has.
+    fn count_of(&mut self, head: &Head, sql: &str) -> Result<u64, LedgerError> {
+        let counted = self.numbers(sql, &[&head.tenant_id.as_str()])?;
+        let count = counted.first().ok_or_else(|| self.session.server.unanswered())?;
+        Ok(count.unsigned_abs())
+    }
+
     fn seq(&self, row: &SqlRow) -> Result<Seq, LedgerError> {
         let server = &self.session.server;
-        let number: i64 = get(row, "seq", server)?;
-        Seq::from_i64(number)
-            .ok_or_else(|| server.damaged(format!("an entry has the sequence number {number}")))
+        stored_seq(get(row, "seq", server)?, server)
     }
 
     fn seqs(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Seq>, LedgerError> {
         let numbers = self.numbers(sql, values)?;
-        Ok(numbers.into_iter().filter_map(Seq::from_i64).collect())
+        numbers.into_iter().map(|number| stored_seq(number, &self.session.server)).collect()
     }
+}
+
+/// The sequence number that a column has.
+fn stored_seq(number: i64, server: &Server) -> Result<Seq, LedgerError> {
+    Seq::from_i64(number).ok_or_else(|| server.damaged(format!("an entry has the sequence number {number}")))
 }
 
 impl Reads for PostgresReads<'_> {
@@ -138,33 +149,47 @@ impl Reads for PostgresReads<'_> {
         found.iter().map(|row| self.seq(row)).collect()
     }
 
-    fn class_seqs(
+    fn merged_seqs(
         &mut self,
         head: &Head,
+        robot: &RobotId,
         selection: &EntrySelection<'_>,
         most: usize,
-    ) -> Result<Vec<ClassSeqs>, LedgerError> {
-        let found = self.session.query_built(&classes_query(head, selection, most))?;
-        let mut classes: Vec<ClassSeqs> = Vec::new();
-        let mut last = None;
-        for row in &found {
-            let number: i64 = get(row, "number", &self.session.server)?;
-            if last.replace(number) != Some(number) {
-                let kind = get(row, "kind", &self.session.server)?;
-                classes.push(ClassSeqs { kind, seqs: Vec::new() });
-            }
-            let seq: Option<i64> = get(row, "seq", &self.session.server)?;
-            if let (Some(_), Some(class)) = (seq, classes.last_mut()) {
-                class.seqs.push(self.seq(row)?);
-            }
+    ) -> Result<Option<Vec<Seq>>, LedgerError> {
+        let found = self.session.query_built(&merged_query(head, robot, selection, most))?;
+        let server = &self.session.server;
+        let row = found.first().ok_or_else(|| server.unanswered())?;
+        if get::<i64>(row, "classes", server)? > most as i64 {
+            return Ok(None);
         }
-        Ok(classes)
+        let numbers: Vec<i64> = get(row, "seqs", server)?;
+        numbers.into_iter().map(|number| stored_seq(number, server)).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn last_of_classes(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        most: usize,
+    ) -> Result<Vec<LastOfClass>, LedgerError> {
+        let mut query = classes_query(head, robot, None, most);
+        query.push(
+            " SELECT c.kind, found.seq FROM classes c CROSS JOIN LATERAL (SELECT e.seq FROM entries e \
+             WHERE e.tenant = $1 AND e.robot = $2 AND e.kind = c.kind AND e.state = c.state AND e.seq <= ",
+        );
+        query.bind(Box::new(head.last_seq().as_i64()));
+        query.push(" ORDER BY e.seq DESC LIMIT 1) found ORDER BY c.number");
+        let found = self.session.query_built(&query)?;
+        let read =
+            |row| Ok(LastOfClass { kind: get(row, "kind", &self.session.server)?, seq: self.seq(row)? });
+        found.iter().map(read).collect()
     }
 
     fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError> {
         let found = self.session.query_built(&select("count(*)", head, selection))?;
-        let count = found.first().map_or(Ok(0), |row| get::<i64>(row, "count", &self.session.server));
-        Ok(count?.unsigned_abs())
+        let server = &self.session.server;
+        let row = found.first().ok_or_else(|| server.unanswered())?;
+        get::<i64>(row, "count", server).map(i64::unsigned_abs)
     }
 
     fn draft_after(
@@ -230,8 +255,7 @@ impl Reads for PostgresReads<'_> {
         query.push(" AND seq <= ").bind(Box::new(high.as_i64()));
         query.push(" ORDER BY seq DESC LIMIT ").bind(Box::new(limit as i64));
         let found = self.session.query_built(&query)?;
-        let seqs = found.iter().map(|row| get(row, "seq", &self.session.server).map(Seq::from_i64));
-        seqs.filter_map(Result::transpose).collect()
+        found.iter().map(|row| self.seq(row)).collect()
     }
 
     fn latest(
@@ -250,10 +274,9 @@ impl Reads for PostgresReads<'_> {
         let server = &self.session.server;
         let mut latest = vec![LatestEntries::default(); wanted.len()];
         for row in found {
-            let (number, seq): (i64, i64) = (get(&row, "number", server)?, get(&row, "seq", server)?);
+            let number: i64 = get(&row, "number", server)?;
             let (is_newest, is_small) = (get(&row, "is_newest", server)?, get(&row, "is_small", server)?);
-            let seq = Seq::from_i64(seq)
-                .ok_or_else(|| server.damaged(format!("an entry has the sequence number {seq}")))?;
+            let seq = stored_seq(get(&row, "seq", server)?, server)?;
             if let Some(of_kind) = usize::try_from(number - 1).ok().and_then(|number| latest.get_mut(number))
             {
                 let list = if is_newest { &mut of_kind.newest } else { &mut of_kind.last };
@@ -319,9 +342,7 @@ impl Reads for PostgresReads<'_> {
     }
 
     fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
-        let sql = "SELECT count(*) FROM edges WHERE tenant = $1";
-        let counted = self.numbers(sql, &[&head.tenant_id.as_str()])?;
-        Ok(counted.first().copied().unwrap_or_default() as u64)
+        self.count_of(head, "SELECT count(*) FROM edges WHERE tenant = $1")
     }
 
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
@@ -342,9 +363,7 @@ impl Reads for PostgresReads<'_> {
     }
 
     fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
-        let sql = "SELECT count(*) FROM tiles WHERE tenant = $1";
-        let counted = self.numbers(sql, &[&head.tenant_id.as_str()])?;
-        Ok(counted.first().copied().unwrap_or_default() as u64)
+        self.count_of(head, "SELECT count(*) FROM tiles WHERE tenant = $1")
     }
 
     fn stray_row(&mut self, head: &Head) -> Result<Option<StrayRow>, LedgerError> {
@@ -475,20 +494,15 @@ fn push_order(query: &mut Query<Value>, selection: &EntrySelection<'_>) {
     query.bind(Box::new(selection.limit as i64));
 }
 
-/// For each type and state of a robot, numbered, the first entries of a selection; a row without a sequence number for one
-/// that has none of them. Each step jumps in the index, however many entries there are.
-fn classes_query(head: &Head, selection: &EntrySelection<'_>, most: usize) -> Query<Value> {
-    let Filter { robot_id, kind, state, .. } = selection.filter;
-    let text = |text: Option<&str>| -> Value { Box::new(text.map(str::to_owned)) };
-    let values: Vec<Value> = vec![
-        Box::new(head.tenant_id.to_string()),
-        text(robot_id.as_ref().map(|robot| robot.as_str())),
-        Box::new(most as i64),
-    ];
-    let mut query = Query::new('$', "SELECT c.number, c.kind, found.seq FROM (", values);
+/// The types and states of a robot (of one type, if it is given) as the table `classes`, numbered from 1, at most `most` of
+/// them: each step jumps in the index, however many entries there are. The first parameters are the tenant and the robot.
+fn classes_query(head: &Head, robot: &RobotId, kind: Option<&Name>, most: usize) -> Query<Value> {
+    let values: Vec<Value> =
+        vec![Box::new(head.tenant_id.to_string()), Box::new(robot.to_string()), Box::new(most as i64)];
+    let mut query = Query::new('$', "", values);
     let of_kind = match kind {
         Some(kind) => {
-            query.values.push(text(Some(kind.as_str())));
+            query.values.push(Box::new(kind.to_string()));
             format!(" AND kind = ${}", query.values.len())
         }
         None => String::new(),
@@ -499,19 +513,32 @@ fn classes_query(head: &Head, selection: &EntrySelection<'_>, most: usize) -> Qu
            (SELECT 1::bigint AS number, kind, state {robot} ORDER BY kind, state LIMIT 1) \
            UNION ALL SELECT classes.number + 1, next.kind, next.state FROM classes CROSS JOIN LATERAL ( \
              SELECT kind, state {robot} AND (kind, state) > (classes.kind, classes.state) \
-             ORDER BY kind, state LIMIT 1) next WHERE classes.number < $3) \
-         SELECT * FROM classes) c LEFT JOIN LATERAL (SELECT e.seq FROM entries e \
-         WHERE e.tenant = $1 AND e.robot = $2 AND e.kind = c.kind AND e.state = c.state"
+             ORDER BY kind, state LIMIT 1) next WHERE classes.number < $3)"
     ));
+    query
+}
+
+/// How many types and states a robot has, counted up to one more than `most`, and the first entries of a selection in all of
+/// them; no entry is looked up if there are more.
+fn merged_query(head: &Head, robot: &RobotId, selection: &EntrySelection<'_>, most: usize) -> Query<Value> {
+    let Filter { kind, state, .. } = selection.filter;
+    let mut query = classes_query(head, robot, kind.as_ref(), most.saturating_add(1));
+    query.push(
+        " SELECT (SELECT count(*) FROM classes) AS classes, ARRAY(SELECT found.seq FROM classes c \
+         CROSS JOIN LATERAL (SELECT e.seq FROM entries e \
+         WHERE e.tenant = $1 AND e.robot = $2 AND e.kind = c.kind AND e.state = c.state",
+    );
     if let Some(state) = state {
-        query.push(" AND c.state = ").bind(text(Some(state.as_str())));
+        query.push(" AND c.state = ").bind(Box::new(state.to_string()));
     }
     query.push(" AND e.seq BETWEEN ").bind(Box::new(selection.low.as_i64()));
     query.push(" AND ").bind(Box::new(selection.high.as_i64()));
     push_conditions(&mut query, selection);
     push_order(&mut query, selection);
+    query.push(") found WHERE (SELECT count(*) FROM classes) <= ").bind(Box::new(most as i64));
     let direction = if selection.newest_first { "DESC" } else { "ASC" };
-    query.push(&format!(") found ON true ORDER BY c.number, found.seq {direction}"));
+    query.push(&format!(" ORDER BY found.seq {direction} LIMIT ")).bind(Box::new(selection.limit as i64));
+    query.push(") AS seqs");
     query
 }
 

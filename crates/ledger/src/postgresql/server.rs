@@ -194,6 +194,11 @@ impl Server {
         LedgerError::Damaged { place: self.name.clone(), seq: None, what: what.into() }
     }
 
+    /// A statement that always answers gave no row.
+    pub(super) fn unanswered(&self) -> LedgerError {
+        self.damaged("a question that always has an answer had none")
+    }
+
     /// An entry does not match what was written.
     pub(super) fn damaged_entry(&self, seq: Seq, what: impl Into<String>) -> LedgerError {
         LedgerError::Damaged { place: self.name.clone(), seq: Some(seq), what: what.into() }

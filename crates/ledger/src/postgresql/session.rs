@@ -137,7 +137,7 @@ impl Session {
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<SqlRow, LedgerError> {
         let found = self.query(sql, values)?.into_iter().next();
-        found.ok_or_else(|| self.server.damaged("a question that always has an answer had none"))
+        found.ok_or_else(|| self.server.unanswered())
     }
 
     /// Runs the owner's work in a transaction that sees one tenant's rows; on an error nothing of it is kept.

@@ -10,6 +10,7 @@ use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{Name, TenantId};
 use tokio_postgres::Row as SqlRow;
+use tracing::debug;
 
 use super::notice::Notices;
 use super::read::stored_hashes;
@@ -27,7 +28,7 @@ use crate::position::Millis;
 use crate::processes::ProcessRow;
 use crate::query::Query;
 use crate::read::StoredCheckpoint;
-use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey};
+use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, not_an_event};
 use crate::store::{
     Addition, ClaimResult, Head, KnownEntries, LeaseRequest, LeaseRow, NeededEntries, Transaction,
     TransactionWork, WriteFailure, Writer,
@@ -54,8 +55,11 @@ impl PostgresWriter {
         if self.session.is_none() {
             let (mut pause_ms, most_ms) = RECONNECT_MS;
             let mut waited_ms = 0;
+            let place = self.server.name();
+            debug!(place, "connecting the writer");
             let mut connected = self.server.connect(Purpose::Writing);
             while waited_ms < self.server.wait_ms && is_down(&connected) {
+                debug!(place, waited_ms, pause_ms, "connecting the writer again after a pause");
                 std::thread::sleep(Duration::from_millis(pause_ms));
                 waited_ms += pause_ms;
                 pause_ms = (pause_ms * 2).min(most_ms);
@@ -125,11 +129,13 @@ impl Writer for PostgresWriter {
         work: TransactionWork<'_>,
     ) -> Result<(), WriteFailure> {
         let mut last = LedgerError::Closed;
-        for _ in 0..MAX_TRIES {
+        for number in 1..=MAX_TRIES {
             match self.attempt(tenant, work)? {
                 Attempt::Committed => return Ok(()),
                 Attempt::Failed(error) => last = error,
             }
+            let tenant = tenant.map(TenantId::as_str);
+            debug!(tenant, number, code = last.code(), "a transaction failed that can be run again");
         }
         Err(WriteFailure::Nothing(last))
     }
@@ -169,8 +175,10 @@ impl PostgresTransaction<'_> {
             queries.push(Query::new('$', sql, vec![Box::new(tenant.to_string()), names]));
         }
         let mut answers = self.session.query_all_locking(&queries)?.into_iter();
-        let (head, found) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
         let server = &self.session.server;
+        let head = answers.next().ok_or_else(|| server.unanswered())?;
+        // No leases were asked for, if there is no second answer.
+        let found = answers.next().unwrap_or_default();
         if let Some(row) = head.first() {
             check_version(rows::get(row, "version", server)?, server)?;
         }
@@ -225,7 +233,11 @@ fn lookups(head: &Head, needs: &NeededEntries) -> Vec<Lookup> {
             CURRENT.entry
         );
         let (executions, robots) = (column(|event| &event.execution), column(|event| &event.robot));
-        add(sql, vec![executions, robots, Box::new(attempts), column(|event| &event.state)], read_event);
+        add(
+            sql,
+            vec![executions, robots, Box::new(attempts), column(|event| event.state.as_str())],
+            read_event,
+        );
     }
     if !needs.executions.is_empty() {
         let column = |of: fn(&ExecutionKey) -> &str| texts(needs.executions.iter().map(of));
@@ -282,7 +294,8 @@ fn read_last_event(
     known: &mut KnownEntries,
 ) -> Result<(), LedgerError> {
     let row = read_row(row, head, server)?;
-    known.last_events.insert(stored_identity(&row, server)?.execution_key(), row);
+    let event = stored_identity(&row, server)?;
+    known.last_events.insert(event.execution_key(), event);
     Ok(())
 }
 
@@ -298,16 +311,7 @@ fn read_row(row: &SqlRow, head: &Head, server: &Server) -> Result<EntryRow, Ledg
 
 /// The identity that an event was found by.
 fn stored_identity(row: &EntryRow, server: &Server) -> Result<EventIdentity, LedgerError> {
-    let (content, seq) = (&row.entry.content, row.entry.seq);
-    match (&row.derived.execution, row.derived.attempt) {
-        (Some(execution), Some(attempt)) => Ok(EventIdentity {
-            execution: execution.clone(),
-            robot: content.robot_id.as_str().to_owned(),
-            attempt,
-            state: content.state.as_str().to_owned(),
-        }),
-        _ => Err(server.damaged_entry(seq, format!("entry {seq} is an event without an execution"))),
-    }
+    row.event_identity().ok_or_else(|| server.damaged_entry(row.entry.seq, not_an_event(row.entry.seq)))
 }
 
 /// The values of a column of all rows.

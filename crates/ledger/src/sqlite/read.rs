@@ -18,13 +18,14 @@ use crate::accepted::{AcceptedRequest, RequestName, RequestToRun};
 use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
 use crate::lease::LeaseToken;
+use crate::merge::merge_first;
 use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
 use crate::read::{EntryIndex, Filter, IS_RECEIPT, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
-    ClassSeqs, EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, Side, StrayRow,
+    EntrySelection, Equalities, Head, LastOfClass, LatestEntries, LeaseRow, NO_NEWEST, Reads, Side, StrayRow,
 };
 use crate::subscription::Subscription;
 
@@ -80,6 +81,32 @@ impl<'a> SqliteReads<'a> {
             newest.and_then(Seq::from_i64).ok_or_else(|| self.place.damaged(NO_NEWEST))
         })?;
         Ok(found.into_iter().next())
+    }
+
+    /// The types and states of a robot (of one type, if it is given), in their order; at most `most`.
+    fn classes(
+        &self,
+        head: &Head,
+        robot: &RobotId,
+        kind: Option<&Name>,
+        most: usize,
+    ) -> Result<Vec<(String, String)>, LedgerError> {
+        let sql = "SELECT kind, state FROM entries WHERE log = ?1 AND robot = ?2 AND (kind, state) > (?3, ?4) \
+                   ORDER BY kind, state LIMIT 1";
+        let read = |row: &rusqlite::Row<'_>| <(String, String)>::try_from(row).in_file(self.place);
+        // No state is empty, so this is before the first one of the type.
+        let mut at = (kind.map_or("", |kind| kind.as_str()).to_owned(), String::new());
+        let mut classes = Vec::new();
+        while classes.len() < most {
+            let next = self.all(sql, params![head.number, robot.as_str(), at.0, at.1], read)?;
+            let Some(class) = next.into_iter().next() else { break };
+            if kind.is_some_and(|kind| kind.as_str() != class.0) {
+                break;
+            }
+            at.clone_from(&class);
+            classes.push(class);
+        }
+        Ok(classes)
     }
 
     /// The first entries of a selection that are of a type and in a state.
@@ -152,43 +179,51 @@ impl Reads for SqliteReads<'_> {
         self.seqs(&query.text, params_from_iter(query.values))
     }
 
-    fn class_seqs(
+    fn merged_seqs(
         &mut self,
         head: &Head,
+        robot: &RobotId,
         selection: &EntrySelection<'_>,
         most: usize,
-    ) -> Result<Vec<ClassSeqs>, LedgerError> {
-        let Filter { robot_id: Some(robot), kind, state, .. } = selection.filter else {
-            return Ok(Vec::new());
-        };
-        let sql = "SELECT kind, state FROM entries WHERE log = ?1 AND robot = ?2 AND (kind, state) > (?3, ?4) \
-                   ORDER BY kind, state LIMIT 1";
-        // No state is empty, so this is before the first one of the type.
-        let mut at = (kind.as_ref().map_or("", |kind| kind.as_str()).to_owned(), String::new());
-        let mut found = Vec::new();
-        for _ in 0..most {
-            let read = |row: &rusqlite::Row<'_>| <(String, String)>::try_from(row).in_file(self.place);
-            let next = self.all(sql, params![head.number, robot.as_str(), at.0, at.1], read)?;
-            let Some(class) = next.into_iter().next() else { break };
-            if kind.as_ref().is_some_and(|kind| kind.as_str() != class.0) {
-                break;
-            }
-            let seqs = match state.as_ref().is_none_or(|state| state.as_str() == class.1) {
-                true => self.seqs_of_class(head, selection, &class)?,
-                false => Vec::new(),
+    ) -> Result<Option<Vec<Seq>>, LedgerError> {
+        let Filter { kind, state, .. } = selection.filter;
+        let mut classes = self.classes(head, robot, kind.as_ref(), most.saturating_add(1))?;
+        if classes.len() > most {
+            return Ok(None);
+        }
+        classes.retain(|class| state.as_ref().is_none_or(|state| state.as_str() == class.1));
+        let EntrySelection { newest_first, limit, .. } = *selection;
+        let merged = merge_first(&classes, newest_first, limit, |class, after, limit| {
+            let (low, high) = match (after, newest_first) {
+                (Some(after), true) => (selection.low, after.previous()),
+                (Some(after), false) => (after.next(), selection.high),
+                (None, _) => (selection.low, selection.high),
             };
-            found.push(ClassSeqs { kind: class.0.clone(), seqs });
-            at = class;
+            self.seqs_of_class(head, &EntrySelection { low, high, limit, ..selection.clone() }, class)
+        });
+        merged.map(Some)
+    }
+
+    fn last_of_classes(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        most: usize,
+    ) -> Result<Vec<LastOfClass>, LedgerError> {
+        let mut found = Vec::new();
+        for (kind, state) in self.classes(head, robot, None, most)? {
+            let class = [("robot", robot.as_str()), ("kind", &*kind), ("state", &*state)];
+            let last = self.last_seqs(head, &class, head.last_seq(), 1)?;
+            found.extend(last.into_iter().map(|seq| LastOfClass { kind: kind.clone(), seq }));
         }
         Ok(found)
     }
 
     fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError> {
         let query = select("count(*)", head, selection);
-        let found = self.all(&query.text, params_from_iter(query.values), |row| {
-            row.get::<_, i64>(0).in_file(self.place)
-        })?;
-        Ok(found.first().map_or(0, |count| count.unsigned_abs()))
+        let values = params_from_iter(query.values);
+        let counted = self.connection.query_row(&query.text, values, |row| row.get::<_, i64>(0));
+        counted.map(i64::unsigned_abs).in_file(self.place)
     }
 
     fn draft_after(

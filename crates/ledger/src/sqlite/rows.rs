@@ -65,11 +65,11 @@ impl<'r> SqliteRow<'r, '_> {
         let value = self.row.get_ref(column).in_file(self.place)?;
         read(&value).map_err(|_| {
             let column = self.row.as_ref().column_name(column).unwrap_or("unknown");
-            let seq = self.row.get(0).ok().and_then(seq_of).unwrap_or_default();
-            self.damaged(
-                seq,
-                format!("entry {seq}: the column `{column}` holds bytes that are no value of it"),
-            )
+            let what = format!("the column `{column}` holds bytes that are no value of it");
+            match self.row.get(0).ok().and_then(seq_of) {
+                Some(seq) => self.damaged(seq, format!("entry {seq}: {what}")),
+                None => self.place.damaged(format!("an entry without a sequence number: {what}")),
+            }
         })
     }
 }

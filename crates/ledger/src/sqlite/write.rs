@@ -27,7 +27,7 @@ use crate::position::{Millis, Seq};
 use crate::processes::ProcessRow;
 use crate::reach::EffectiveTime;
 use crate::read::StoredCheckpoint;
-use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode};
+use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode, not_an_event};
 use crate::store::{
     Addition, ClaimResult, Head, KnownEntries, LeaseRequest, LeaseRow, NeededEntries, Transaction,
     TransactionWork, WriteFailure, Writer,
@@ -187,7 +187,7 @@ impl SqliteTransaction<'_> {
             CURRENT.entry
         );
         let EventIdentity { execution, robot, attempt, state } = event;
-        let values = params![head.number, execution, robot, *attempt as i64, state];
+        let values = params![head.number, execution, robot, *attempt as i64, state.as_str()];
         self.row(head, &mut self.prepare(&sql)?, values)
     }
 
@@ -201,6 +201,12 @@ impl SqliteTransaction<'_> {
         );
         let ExecutionKey { execution, robot } = execution;
         self.row(head, &mut self.prepare(&sql)?, params![head.number, execution, robot])
+    }
+
+    /// The identity that an event was found by.
+    fn stored_identity(&self, row: &EntryRow) -> Result<EventIdentity, LedgerError> {
+        let seq = row.entry.seq;
+        row.event_identity().ok_or_else(|| self.place.damaged_entry(seq, not_an_event(seq)))
     }
 
     /// The effective newest entry of a class.
@@ -332,7 +338,7 @@ impl Transaction for SqliteTransaction<'_> {
         }
         for execution in &needs.executions {
             if let Some(row) = self.last_event(head, execution)? {
-                known.last_events.insert(execution.clone(), row);
+                known.last_events.insert(execution.clone(), self.stored_identity(&row)?);
             }
         }
         for class in &needs.classes {

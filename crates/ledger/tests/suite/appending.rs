@@ -18,6 +18,7 @@ pub(super) const CASES: &[Case] = &[
     ("execution events are judged by their contract", event_contract),
     ("execution events are judged against the ledger", event_context),
     ("execution events follow the state machine", transitions),
+    ("an event is not judged against a row that is stored as the last event and is none", tampered_events),
     ("a repeated event is the first one, a different one a conflict", repeated_events),
     ("a retry is written in one batch", retry_in_one_batch),
     ("time never goes back within a tenant", clock),
@@ -183,6 +184,26 @@ fn event_contract(fixture: &dyn Fixture) {
     }
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 1);
     append_one(&ledger, fine);
+}
+
+fn tampered_events(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let (ledger, signal) = with_signal(&place);
+    append(
+        &ledger,
+        vec![event("e", "planned", 1, NOW, &[&signal], ""), entry("signal", "{}", r#""key":"k""#)],
+    );
+    // No hash covers by which execution and attempt an entry is found.
+    fixture.tamper(&place, "UPDATE entries SET execution = 'e', attempt = 5 WHERE key = 'k'").unwrap();
+    // Without the last event, the state machine would let anything follow.
+    let skipped = event("e", "succeeded", 1, NOW, &[&signal], "");
+    match ledger.append(&local(), vec![skipped]) {
+        Err(AppendError::Ledger(LedgerError::Damaged { seq, what, .. })) => {
+            assert_eq!(seq.map(Seq::get), Some(3), "{what}");
+        }
+        other => panic!("judged by a row that is no event: {other:?}"),
+    }
+    assert_eq!(ledger.last_seq(&local()).unwrap().get(), 3);
 }
 
 fn event_context(fixture: &dyn Fixture) {

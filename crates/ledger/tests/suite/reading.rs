@@ -15,9 +15,14 @@ pub(super) const CASES: &[Case] = &[
     ("lists give what a plain filter gives, page by page", lists),
     ("a page that looked far enough goes on later", bounded_pages),
     ("events, drafts, receipts and robots are found however long the log is", long_log),
+    (
+        "a robot of more types and states than are merged is searched on, and no older entry passes for its last",
+        many_classes,
+    ),
     ("the events of an execution are found", executions),
     ("an id is found by its start, and printed as short as it is unique", short_ids),
     ("lineage is followed up and down within a bound", lineage),
+    ("a row that leads to no entry is reported, not left out", stray_edge),
     ("facts are those of the definition, at any instant", facts),
     ("a watch wakes when the log grows", watch),
     ("an empty ledger answers", empty),
@@ -279,6 +284,47 @@ fn long_log(fixture: &dyn Fixture) {
     assert_eq!((tenants.len(), tenants[0].tenant_id.as_str(), tenants[0].entries), (1, "local", 75));
 }
 
+fn many_classes(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let limits = LedgerLimits { list_classes: 4, page_scan: 10, ..LedgerLimits::default() };
+    let ledger = Ledger::init(&place.location, LedgerOptions { limits, ..place.options() }).unwrap();
+    let of_class = |kind: &str, state: &str| {
+        append_one(&ledger, draft(&format!(
+            r#"{{"robotId":"r","module":"m","source":"s","type":"{kind}","state":"{state}","payload":{{}}}}"#
+        )))
+        .seq
+        .get()
+    };
+    let last = || -> (Vec<(String, u64)>, bool) {
+        let (latest, has_more) = ledger.last_of_types(&local(), &robot("r"), 9).unwrap();
+        let latest = latest.iter().map(|entry| (entry.content.kind.as_str().to_owned(), entry.seq.get()));
+        (latest.collect(), has_more)
+    };
+    let (a, b, c) = ("a".to_owned(), "b".to_owned(), "c".to_owned());
+    for (kind, state) in [("a", "x"), ("b", "x"), ("c", "x"), ("c", "y")] {
+        of_class(kind, state);
+    }
+    // As many as are read are all of them.
+    assert_eq!(last(), (vec![(a.clone(), 1), (b.clone(), 2), (c.clone(), 4)], false));
+    of_class("d", "x");
+    assert_eq!(last(), (vec![(a.clone(), 1), (b.clone(), 2), (c, 4)], true));
+    // Of the type in which reading stops, a state that was not read may have the last entry.
+    of_class("c", "z");
+    of_class("c", "zz");
+    assert_eq!(last(), (vec![(a, 1), (b, 2)], true));
+    let other = r#"{"robotId":"other","module":"m","source":"s","type":"a","state":"x","payload":{}}"#;
+    append(&ledger, (0..30).map(|_| draft(other)).collect());
+    // A page that found none within its bound says where to search on, and nothing is missing at the end.
+    let of_robot = Filter { robot_id: Some(robot("r")), ..Filter::default() };
+    let page = ledger.list(&local(), &of_robot, Order::NewestFirst, None, 9).unwrap();
+    assert_eq!((page.entries.len(), page.next.map(|next| next.seq().get())), (0, Some(28)));
+    let seqs = |order| -> Vec<u64> {
+        walk(&ledger, &of_robot, order, 3).iter().map(|entry| entry.seq.get()).collect()
+    };
+    assert_eq!(seqs(Order::NewestFirst), [7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!(seqs(Order::OldestFirst), [1, 2, 3, 4, 5, 6, 7]);
+}
+
 fn executions(fixture: &dyn Fixture) {
     let place = fixture.place();
     let (ledger, hands) = fresh(&place);
@@ -362,6 +408,16 @@ fn lineage(fixture: &dyn Fixture) {
     assert_eq!(found(&a, Direction::Up, 9), (vec![], false));
     assert!(ledger.lineage(&local(), &LedgerId::parse("x").unwrap(), Direction::Up, 1).unwrap().is_none());
     assert_eq!(ledger.lineage(&local(), &a, Direction::Up, 65).unwrap_err().code(), "ledger_limit");
+}
+
+fn stray_edge(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let first = append_one(&ledger, entry("a", "{}", "")).id;
+    append_one(&ledger, entry("a", "{}", &format!(r#""lineage":{{"dependsOnLedgerIds":["{first}"]}}"#)));
+    fixture.tamper(&place, "UPDATE edges SET child = -1").unwrap();
+    let found = ledger.lineage(&local(), &first, Direction::Down, 3);
+    assert_eq!(found.unwrap_err().code(), "ledger_damaged");
 }
 
 /// The facts that the ledger reads from its indexes must be those that the definition gathers from the whole list.

@@ -94,7 +94,7 @@ pub(crate) fn standing(call: &Call) -> Result<robot::Status, Problem> {
     let (who, robot) = (call.who()?, named(call)?);
     let settings = call.app.scopes.of(&who.tenant_id, &robot);
     let status = robot::status(call.ledger(), &who.tenant_id, &robot, settings)?;
-    if status.snapshot.is_none() && status.latest.is_empty() {
+    if status.snapshot.is_none() && status.latest.is_empty() && !status.has_more_types {
         return Err(Problem::unknown_id("robot"));
     }
     Ok(status)
