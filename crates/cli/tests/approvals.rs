@@ -323,8 +323,13 @@ fn what_is_left_off_a_page_does_not_end_the_list() {
 
     let (_, listed, noted) = world.run(&["rule", "test", "--limit", "2"]);
     assert!(listed.lines().count() == 2 && noted.contains("older ones left out"), "{listed}{noted}");
-    let (_, listed, noted) = world.run(&["rule", "test", "--limit", "3"]);
-    assert!(listed.lines().count() == 3 && noted.is_empty(), "{listed}{noted}");
+    // The last is more than the ledger puts on one page.
+    for limit in ["3", "1000", "5000"] {
+        let (code, listed, noted) = world.run(&["rule", "test", "--limit", limit]);
+        assert!(code == 0 && listed.lines().count() == 3 && noted.is_empty(), "{listed}{noted}");
+    }
+    let (code, _, refused) = world.run(&["rule", "test", "--limit", "0"]);
+    assert!(code == 2 && refused.contains("0 is not in 1.."), "{refused}");
 }
 
 #[test]

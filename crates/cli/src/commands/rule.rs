@@ -69,8 +69,8 @@ pub(super) enum RuleTask {
         /// Rules, TOML [default: the rules in force]
         file: Option<PathBuf>,
         /// Number of the newest to show
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
     },
 }
 
@@ -90,7 +90,7 @@ impl Task for RuleTask {
                 }
             }
             RuleTask::Show => show(at, output)?,
-            RuleTask::Test { file, limit } => test(at, file, limit, output)?,
+            RuleTask::Test { file, limit } => test(at, file, limit as usize, output)?,
         }
         Ok(CommandOutcome::Good)
     }

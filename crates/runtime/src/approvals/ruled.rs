@@ -84,9 +84,10 @@ fn newest(
     limit: usize,
     read: impl Fn(StoredEntry) -> Result<Option<RuledSubject>, ApprovalError>,
 ) -> Result<Vec<RuledSubject>, ApprovalError> {
+    let page_entries = limit.min(ledger.limits().page_entries);
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
-        let page = ledger.list(tenant, filter, Order::NewestFirst, cursor, limit)?;
+        let page = ledger.list(tenant, filter, Order::NewestFirst, cursor, page_entries)?;
         for entry in page.entries {
             found.extend(read(entry)?);
         }
