@@ -75,76 +75,20 @@ function moveTo(index) {
   current = Math.max(0, Math.min(all.length - 1, index));
   const row = all[current];
   row.classList.add('current');
-  row.querySelector('a')?.focus({ preventScroll: true });
+  // A row without a link has the focus itself, so that Enter does not open another one.
+  const link = row.querySelector('a');
+  if (!link) row.tabIndex = -1;
+  (link ?? row).focus({ preventScroll: true });
   row.scrollIntoView({ block: 'nearest' });
 }
 
-// Deciding: the keys lead to where it is done, and leave the doing to the person.
-const visible = (selector) => [...document.querySelectorAll(selector)].find((one) => one.checkVisibility());
-
-function focusDecision(decision) {
-  const target = decision === 'reject' ? visible('.decide input[name="reason"]') : visible('.decide button[value="approve"]');
-  const found = target ?? visible('.decide pre');
-  found?.scrollIntoView({ block: 'center' });
-  found?.focus();
-}
-
-function goDecide(decision) {
-  if (document.querySelector('.decide')) return focusDecision(decision);
-  const marks = visible('form[data-marked]');
-  if (marks) {
-    const ids = encodeURIComponent(marks.elements.ids.value);
-    return location.assign(`${marks.action}?ids=${ids}#${decision}`);
-  }
-  if (location.pathname !== '/inbox') return undefined;
+/** Opens the marked row of the inbox, or its first, at the form to decide. */
+function openToDecide(decision) {
+  if (location.pathname !== '/inbox') return;
   if (current < 0) moveTo(0);
   const link = rows()[current]?.querySelector('a');
-  return link && location.assign(`${link.href}#${decision}`);
+  if (link) location.assign(`${link.href}#${decision}`);
 }
-
-// Once what a passkey can do is shown.
-document.addEventListener('DOMContentLoaded', () => {
-  const decision = location.hash.slice(1);
-  if (['approve', 'reject'].includes(decision)) focusDecision(decision);
-});
-
-// Enter in the reason moves to the button that it is for; the button asks.
-document.addEventListener('submit', (event) => {
-  const field = event.target.querySelector('input[name="signed"]');
-  if (!field || !event.target.closest('.decide')) return;
-  event.preventDefault();
-  event.target.querySelector('button[value="reject"]')?.focus();
-});
-
-// Marking several that are alike. Those that are not cannot be marked with them.
-function showMarks() {
-  const form = document.querySelector('form[data-marked]');
-  if (!form) return;
-  const boxes = [...document.querySelectorAll('[data-mark]')];
-  const marked = boxes.filter((box) => box.checked);
-  const isFull = marked.length >= Number(form.dataset.marked);
-  for (const box of boxes) {
-    box.closest('p').hidden = false;
-    box.disabled = !box.checked && marked.length > 0 && (isFull || box.dataset.alike !== marked[0].dataset.alike);
-  }
-  form.hidden = marked.length === 0;
-  form.elements.ids.value = marked.map((box) => box.dataset.mark).join(',');
-  if (marked.length === 0) return;
-  const words = marked[0].closest('label').querySelector('span').textContent;
-  form.querySelector('[data-status]').textContent = `${marked.length} marked: ${words}.${isFull ? ' That is the maximum to decide at once.' : ''}`;
-}
-
-function mark() {
-  const box = rows()[current]?.querySelector('[data-mark]');
-  if (!box || box.disabled) return;
-  box.checked = !box.checked;
-  showMarks();
-}
-
-document.addEventListener('change', (event) => { if (event.target.matches?.('[data-mark]')) showMarks(); });
-document.addEventListener('console:renewed', showMarks);
-window.addEventListener('pageshow', showMarks);
-showMarks();
 
 const places = { i: '/inbox', r: '/robots', e: '/executions', w: '/runs', l: '/ledger', p: '/policy', u: '/usage', a: '/access' };
 
@@ -152,6 +96,7 @@ const places = { i: '/inbox', r: '/robots', e: '/executions', w: '/runs', l: '/l
 let shortcuts = read('shortcuts') !== 'off';
 const shortcutsButton = document.querySelector('[data-shortcuts]');
 function labelShortcuts() {
+  for (const about of document.querySelectorAll('[data-keys]')) about.hidden = !shortcuts;
   shortcutsButton.textContent = shortcuts ? 'Turn keyboard shortcuts off' : 'Turn keyboard shortcuts on';
 }
 if (shortcutsButton) {
@@ -163,6 +108,16 @@ if (shortcutsButton) {
     labelShortcuts();
   });
 }
+
+/** What single keys do. Scripts of some pages add to it. */
+const keyActions = {
+  '/': () => document.getElementById('search')?.focus(),
+  j: () => moveTo(current + 1),
+  k: () => moveTo(current - 1),
+  a: () => openToDecide('approve'),
+  r: () => openToDecide('reject'),
+  '?': () => document.getElementById('keys')?.showModal(),
+};
 
 document.addEventListener('keydown', (event) => {
   if (!shortcuts || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
@@ -176,45 +131,59 @@ document.addEventListener('keydown', (event) => {
     if (places[event.key]) location.assign(places[event.key]);
     return;
   }
-  switch (event.key) {
-    case '/': document.getElementById('search')?.focus(); break;
-    case 'j': moveTo(current + 1); break;
-    case 'k': moveTo(current - 1); break;
-    case 'x': mark(); break;
-    case 'a': goDecide('approve'); break;
-    case 'r': goDecide('reject'); break;
-    case 'g': pending = 'g'; return;
-    case '?': document.getElementById('keys')?.showModal(); break;
-    default: return;
+  if (event.key === 'g') {
+    pending = 'g';
+    return;
   }
+  if (!Object.hasOwn(keyActions, event.key)) return;
+  keyActions[event.key]();
   event.preventDefault();
 });
 
-// News: one event stream a browser. The tab that holds the lock reads it and notifies the others.
+// News: one event stream a session. The tab that holds the lock reads it and notifies the others. Tabs of another session, which may be of
+// another tenant, have their own.
 const live = main?.dataset.live;
+const liveTypes = main?.dataset.types?.split(' ') ?? [];
+const isLive = live !== undefined || liveTypes.length > 0;
 const bar = document.querySelector('.changed');
 const RENEW_MS = 3000;
+const SAY_MS = 5000;
+const MAX_ANNOUNCED = 1000;
 let seen = Number(main?.dataset.seq ?? 0); // The page shows everything up to this entry, or says that there is more.
-let count = 0;
+let streamed = seen; // The stream was read up to this entry; other tabs may show less than this one.
+let announced = []; // The entries that concern the page and are not shown yet.
 let problem = ''; // Why the page is not live.
 let renewal = 0;
 let renewedAt = 0;
+let saying = 0;
+let saidAt = 0;
 
-// What a page is about: a robot, or nothing in particular.
-const concerns = (news) => live !== undefined && (live === '' || live === news.subject);
+// What a page is about: a robot, all entries, or entries of some types.
+const concerns = (news) => live === '' || live === news.subject || liveTypes.includes(news.type);
 
 function announce(news) {
+  streamed = Math.max(streamed, news.seq);
   if (news.seq <= seen) return;
   seen = news.seq;
   if (!concerns(news)) return;
-  count += 1;
-  showBar();
+  announced = [...announced, news.seq].slice(-MAX_ANNOUNCED);
+  if (isBusy()) sayNews();
   renewLater();
+}
+
+/** How much is new is said at once and then every few seconds: a screen reader reads each change. */
+function sayNews() {
+  saying ||= setTimeout(() => {
+    saying = 0;
+    saidAt = Date.now();
+    showBar();
+  }, Math.max(0, saidAt + SAY_MS - Date.now()));
 }
 
 /** Says what is new, or that nothing new will be shown; with a button, which stays the same one. */
 function showBar() {
-  if (!bar || (live === undefined && count === 0)) return;
+  const count = announced.length;
+  if (!bar || (!isLive && count === 0)) return;
   if (bar.childElementCount === 0) {
     const button = document.createElement('button');
     button.type = 'button';
@@ -222,7 +191,7 @@ function showBar() {
     bar.append(document.createElement('span'), ' ', button);
   }
   const [words, button] = bar.children;
-  words.textContent = problem || `${count} new ${count === 1 ? 'entry' : 'entries'}.`;
+  words.textContent = problem || `${count}${count === MAX_ANNOUNCED ? ' or more' : ''} new ${count === 1 ? 'entry' : 'entries'}.`;
   button.textContent = problem ? 'Refresh' : 'Show';
   bar.hidden = count === 0 && problem === '';
 }
@@ -232,10 +201,15 @@ function renewLater() {
   if (renewal) return;
   renewal = setTimeout(() => {
     renewal = 0;
-    if (count === 0) return;
-    if (isBusy()) renewLater();
+    if (announced.length === 0) return;
+    if (isBusy()) waitToRenew();
     else refresh(true);
   }, Math.max(isBusy() ? RENEW_MS : 0, renewedAt + RENEW_MS - Date.now()));
+}
+
+function waitToRenew() {
+  if (announced.length > 0) sayNews();
+  renewLater();
 }
 
 const isEdited = (field) => (field.matches('select') ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected))
@@ -251,16 +225,22 @@ function isBusy() {
     || (active && active !== document.body && main.contains(active));
 }
 
+/** The session that a page is of: what its forms carry. */
+const sessionOf = (page) => page.querySelector('.who input[name="form"]')?.value;
+const session = sessionOf(document);
+
 let refreshing = false;
 async function refresh(byItself = false) {
   if (refreshing) return;
   refreshing = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
-    if (answer.redirected) { location.reload(); return; }
-    const fresh = answer.ok && new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
-    if (!fresh) throw new Error(`The server answered ${answer.status}.`);
-    if (byItself && isBusy()) { renewLater(); return; }
+    const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    if (byItself && isBusy()) { waitToRenew(); return; }
+    // Of another session everything is different, not only what is in `main`.
+    if (answer.redirected || (sessionOf(page) ?? session) !== session) { location.reload(); return; }
+    const fresh = answer.ok && page.getElementById('main');
+    if (!fresh) throw new Error(`The server answered ${answer.status} (request ${answer.headers.get('x-request-id') ?? 'unknown'}).`);
     renew(fresh, !byItself);
   } catch (error) {
     problem = error instanceof TypeError ? 'The server cannot be reached.' : error.message;
@@ -272,10 +252,14 @@ async function refresh(byItself = false) {
 }
 
 function renew(fresh, takesFocus) {
-  count = 0;
+  const upTo = Number(fresh.dataset.seq ?? 0);
+  renewedAt = Date.now();
   problem = '';
-  seen = Math.max(seen, Number(fresh.dataset.seq ?? 0));
+  seen = Math.max(seen, upTo);
+  // What arrived while the page was fetched may not be in it.
+  announced = announced.filter((seq) => seq > upTo);
   showBar();
+  if (announced.length > 0) renewLater();
   fresh.querySelector('.changed')?.replaceWith(bar);
   main.replaceChildren(...fresh.childNodes);
   current = -1;
@@ -288,100 +272,12 @@ function renew(fresh, takesFocus) {
   document.dispatchEvent(new CustomEvent('console:renewed'));
 }
 
-// Output of a run in progress: new output is requested from where the last part ended, and appended. The end stays in view if it was, and
-// nothing moves for someone who reads further up.
-const FOLLOW_MS = 1000;
-const MAX_PARTS = 4000;
-let followed = false;
-
-function appendOutput(pre, part) {
-  const isAtEnd = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
-  const news = [...part.childNodes];
-  // A part does not know what came before it: the same heading is not repeated, and an open line of another stream ends.
-  const headings = pre.querySelectorAll('.source');
-  const isSame = news[0]?.classList?.contains('source') && headings[headings.length - 1]?.textContent === news[0].textContent;
-  if (isSame) news.shift();
-  const open = pre.lastElementChild?.dataset.open;
-  if (open && news[0] && news[0].dataset?.stream !== open) pre.append('\n');
-  pre.append(...news);
-  while (isAtEnd && pre.childNodes.length > MAX_PARTS) pre.firstChild.remove();
-  if (isAtEnd) pre.scrollTop = pre.scrollHeight;
-}
-
-/** A status that is the same is not said again. */
-function say(note, words) {
-  if (note.textContent !== words) note.textContent = words;
-}
-
-async function followOutput() {
-  const pre = document.querySelector('pre[data-output][data-running]');
-  const note = document.querySelector('[data-follow]');
-  if (!pre || !note) { followed = false; return; }
-  let wait = FOLLOW_MS;
-  try {
-    const answer = document.hidden ? null : await fetch(pre.dataset.output + pre.dataset.next, { headers: { accept: 'text/html' } });
-    if (answer?.redirected) { say(note, 'You are signed out; reload the page.'); followed = false; return; }
-    if (answer?.ok) {
-      const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
-      const part = fresh.querySelector('pre[data-output]');
-      if (part && pre.isConnected) {
-        appendOutput(pre, part);
-        pre.dataset.next = part.dataset.next;
-        const [state, now] = [document, fresh].map((page) => page.querySelector('[data-state]'));
-        if (state && now) state.replaceChildren(...now.childNodes);
-        say(note, 'The run is in progress; its output appears here.');
-        if (part.dataset.more !== undefined) wait = 0;
-        if (part.dataset.running === undefined && wait > 0) {
-          delete pre.dataset.running;
-          runIsOver(note);
-          followed = false;
-          return;
-        }
-      }
-    } else if (answer) {
-      wait = 5 * FOLLOW_MS;
-    }
-  } catch {
-    say(note, 'The server cannot be reached; trying again.');
-    wait = 5 * FOLLOW_MS;
-  }
-  setTimeout(followOutput, wait);
-}
-
-function runIsOver(note) {
-  if (!isBusy()) { refresh(true); return; }
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.textContent = 'Show how it ended';
-  button.addEventListener('click', () => refresh());
-  note.replaceChildren('The run is over. ', button);
-}
-
-function showElapsed() {
-  for (const one of document.querySelectorAll('[data-elapsed]')) {
-    const seconds = Math.max(0, Math.trunc((now() - Date.parse(one.dataset.elapsed)) / 1000));
-    if (Number.isNaN(seconds)) continue;
-    one.textContent = seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${Math.trunc(seconds / 60)} min ${seconds % 60} s`
-      : `${Math.trunc(seconds / 3600)} h ${Math.trunc(seconds % 3600 / 60)} min`;
-  }
-}
-
-function startFollowing() {
-  const pre = document.querySelector('pre[data-output]');
-  if (pre && !followed && pre.dataset.running !== undefined && document.querySelector('[data-follow]')) {
-    followed = true;
-    pre.scrollTop = pre.scrollHeight;
-    setTimeout(followOutput, FOLLOW_MS);
-    setInterval(showElapsed, FOLLOW_MS);
-  }
-}
-startFollowing();
-
 // A list of what no entry tells yet is asked for again, while no one is at work in it.
 const again = Number(document.querySelector('[data-again]')?.dataset.again);
-if (again > 0) setInterval(() => { if (!isBusy() && count === 0) refresh(true); }, again * 1000);
+if (again > 0) setInterval(() => { if (!isBusy() && announced.length === 0) refresh(true); }, again * 1000);
 
-const channel = 'BroadcastChannel' in window ? new BroadcastChannel('crealeph-events') : null;
+const EVENTS = `crealeph-events-${session}`;
+const channel = 'BroadcastChannel' in window ? new BroadcastChannel(EVENTS) : null;
 const MAX_RECENT = 200;
 const GRACE_MS = 5000;
 const MAX_WAIT_MS = 60000;
@@ -409,11 +305,12 @@ function readStream() {
   let grace = 0;
   const lost = (words) => notify({ stream: words });
   return new Promise((resolve) => {
-    const events = new EventSource(`/v1/events?payload=none&after=${seen}`);
+    const events = new EventSource(`/v1/events?payload=none&after=${streamed}`);
     const close = (again) => { clearTimeout(grace); events.close(); resolve(again); };
     events.addEventListener('open', () => { clearTimeout(grace); grace = 0; lost(''); });
     events.addEventListener('entry', (event) => {
-      const news = { seq: Number(event.lastEventId), subject: JSON.parse(event.data).subject };
+      const { subject, type } = JSON.parse(event.data);
+      const news = { seq: Number(event.lastEventId), subject, type: type.replace('crealeph.entry.', '') };
       recent = [...recent, news].slice(-MAX_RECENT);
       notify({ news });
     });
@@ -443,6 +340,6 @@ async function lead() {
 if (main?.dataset.stream !== undefined) {
   channel?.addEventListener('message', (event) => hear(event.data));
   channel?.postMessage({ asks: seen });
-  if (navigator.locks) navigator.locks.request('crealeph-events', lead);
-  else if (live !== undefined) lead();
+  if (navigator.locks) navigator.locks.request(EVENTS, lead);
+  else if (isLive) lead();
 }

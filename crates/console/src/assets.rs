@@ -19,12 +19,14 @@ pub struct Asset {
 
 const SCRIPT_TYPE: &str = "text/javascript; charset=utf-8";
 
-fn assets() -> [Asset; 5] {
+fn assets() -> [Asset; 7] {
     let asset = |name, media_type, text| Asset { name, media_type, text: Cow::Borrowed(text) };
     let proof = [&verifier_script(), include_str!("../assets/proof.js")].concat();
     [
         asset("console.css", "text/css; charset=utf-8", include_str!("../assets/console.css")),
         asset("console.js", SCRIPT_TYPE, include_str!("../assets/console.js")),
+        asset("decide.js", SCRIPT_TYPE, include_str!("../assets/decide.js")),
+        asset("output.js", SCRIPT_TYPE, include_str!("../assets/output.js")),
         asset("passkeys.js", SCRIPT_TYPE, include_str!("../assets/passkeys.js")),
         asset("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
         Asset { name: "proof.js", media_type: SCRIPT_TYPE, text: Cow::Owned(proof) },

@@ -105,7 +105,13 @@ pub struct PageFrame<'f> {
 impl PageFrame<'_> {
     /// The whole page.
     pub fn of(&self, content: Markup) -> String {
+        self.of_types(content, &[])
+    }
+
+    /// The whole page, which entries of these types change too, whatever robot they are about.
+    pub fn of_types(&self, content: Markup, types: &[&str]) -> String {
         let PageFrame { viewer, section, title, live } = self;
+        let types = (!types.is_empty()).then(|| types.join(" "));
         let body = html! {
             a .skip href="#main" { "Skip to content" }
             header .top {
@@ -138,11 +144,11 @@ impl PageFrame<'_> {
                     }
                 }
             }
-            main #main data-live=[*live] data-stream=[viewer.seq.filter(|_| viewer.reads).map(|_| "")] data-now=(viewer.now.to_string()) data-seq=[viewer.seq] {
+            main #main data-live=[*live] data-types=[types] data-stream=[viewer.seq.filter(|_| viewer.reads).map(|_| "")] data-now=(viewer.now.to_string()) data-seq=[viewer.seq] {
                 div .changed role="status" aria-live="polite" hidden { }
                 (content)
             }
-            footer {
+            footer data-keys="" hidden {
                 p { "Keys: " kbd { "/" } " search, " kbd { "j" } " " kbd { "k" } " move, " kbd { "Enter" } " open, " kbd { "?" } " all of them" }
             }
             dialog #keys aria-labelledby="keys-title" {
@@ -189,6 +195,16 @@ pub(crate) fn plain(title: &str, content: Markup) -> String {
 /// What asks a passkey, for pages that do or may after they are renewed.
 pub(crate) fn passkey_script() -> Markup {
     html! { script src=(asset_url("passkeys.js")) type="module" {} }
+}
+
+/// The keys and marks of pages where something is decided.
+pub(crate) fn decide_script() -> Markup {
+    html! { script src=(asset_url("decide.js")) defer {} }
+}
+
+/// What appends the output of a run in progress.
+pub(crate) fn output_script() -> Markup {
+    html! { script src=(asset_url("output.js")) defer {} }
 }
 
 fn document(title: &str, body: Markup) -> String {

@@ -6,7 +6,7 @@ use crealeph_ledger::StoredEntry;
 use crealeph_runtime::approvals::{Approver, InboxItem, SubjectLikeness};
 use maud::{Markup, html};
 
-use crate::frame::Viewer;
+use crate::frame::{Viewer, decide_script};
 use crate::parts::{
     badge, counted, empty, filter_field, line, next_page, number, path, query, short, time, words,
 };
@@ -48,6 +48,7 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
             @if page.is_own && next.is_some() { p .cut { "Found among " (number(page.looked_at)) " that wait. Older ones are on the next page." } }
             (next_page(next.map(|_| query("/inbox", &pairs))))
         }
+        @if viewer.person.is_some() { (decide_script()) }
     }
 }
 

@@ -5,7 +5,7 @@ use crealeph_contracts::text::Shown;
 use crealeph_runtime::work::{LogRecord, LogSource, OutputPart};
 use maud::{Markup, html};
 
-use crate::frame::Viewer;
+use crate::frame::{Viewer, output_script};
 use crate::parts::{badge, block, elapsed, line, number, words};
 
 /// How much of an output a page shows, in bytes.
@@ -30,7 +30,10 @@ pub(crate) fn run_output(id: &str, output: &RunOutput) -> Markup {
                 RunOutput::Part(part) => {
                     @if part.after > 0 { p .cut { (number(part.after)) " bytes before it are not shown. " a href={ "/runs/" (id) "/output" } { "Show it from the start" } } }
                     (records(id, part))
-                    @if part.is_running { p .quiet role="status" data-follow="" { "The run is in progress. " a href={ "/runs/" (id) } { "Refresh" } } }
+                    @if part.is_running {
+                        p .quiet role="status" data-follow="" { "The run is in progress. " a href={ "/runs/" (id) } { "Refresh" } }
+                        (output_script())
+                    }
                     @else if part.records.is_empty() { p .quiet { "Nothing was printed, or it was cleaned." } }
                 }
                 RunOutput::Files(files) => {

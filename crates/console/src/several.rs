@@ -4,7 +4,7 @@
 use crealeph_runtime::approvals::{Approver, SubjectCase, SubjectLikeness};
 use maud::{Markup, html};
 
-use crate::frame::{Viewer, passkey_script};
+use crate::frame::{Viewer, decide_script, passkey_script};
 use crate::inbox::title;
 use crate::parts::{badge, counted, empty, line, path, words};
 use crate::subject::{PasskeyChoice, SubjectView, content, standing, subject_facts, verdict_fields};
@@ -38,6 +38,7 @@ pub fn several(viewer: &Viewer, page: &SeveralPage<'_>) -> Markup {
         }
         (decide(viewer, page))
         (passkey_script())
+        (decide_script())
     }
 }
 

@@ -14,7 +14,7 @@ use crealeph_verify::EnrolledPasskey;
 use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, diff};
-use crate::frame::{Viewer, passkey_script};
+use crate::frame::{Viewer, decide_script, passkey_script};
 use crate::inbox::title;
 use crate::ledger::json_block;
 use crate::parts::{
@@ -122,6 +122,7 @@ pub fn subject(viewer: &Viewer, approver: Option<&Approver>, view: &SubjectView)
         (decide(viewer, approver, &view.case))
         @if !state.verdicts.is_empty() { section aria-labelledby="verdicts" { h2 #verdicts { "Verdicts" } (verdicts(viewer, state)) } }
         (passkey_script())
+        (decide_script())
         p { a href={ "/v1/approvals/" (path(id)) } { "Approval as JSON" } " · " a href={ "/ledger/" (path(entry.id.as_str())) } { "Its entry" } }
     }
 }

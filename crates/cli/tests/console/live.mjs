@@ -28,6 +28,18 @@ async function append(robotId, type) {
 
 const shows = (page, text) => page.waitForFunction((text) => document.querySelector('main').innerText.includes(text), text);
 const bar = (page) => page.locator('.changed');
+const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+/** How often a page renews itself at most. */
+const RENEW_MS = 3000;
+
+/** Signs in again with the next link, in another tab of the browser: that ends the session that it had. */
+async function signInAgain(page) {
+  const tab = await page.context().newPage();
+  await tab.goto(links.shift());
+  await tab.getByRole('button', { name: 'Sign in' }).click();
+  await tab.waitForURL(/\/inbox$/);
+  return tab;
+}
 
 await tell({
   'two browsers show what is new, without being asked': async (visitor) => {
@@ -40,9 +52,45 @@ await tell({
     await one.evaluate(() => { globalThis.heading = document.querySelector('main h1'); });
     await append('another-robot', 'live-two');
     await shows(other, 'live-two');
+    await pause(RENEW_MS + 500);
+    assert.ok(await one.evaluate(() => globalThis.heading.isConnected), 'the page was not renewed');
+    assert.ok(await bar(one).isHidden());
     await append('shop-17', 'live-three');
     await shows(one, 'live-three');
     assert.ok(!(await one.locator('main').innerText()).includes('live-two'));
+    // Neither is a list of one robot's entries, or of one type.
+    for (const [at, list] of ['/ledger?robot=shop-17', '/ledger?type=live-three', '/executions?robot=shop-17', '/runs'].entries()) {
+      await go(one, list);
+      await one.evaluate(() => { globalThis.heading = document.querySelector('main h1'); });
+      await append('another-robot', `elsewhere-${at}`);
+      await shows(other, `elsewhere-${at}`);
+      await pause(500);
+      assert.ok(await one.evaluate(() => globalThis.heading.isConnected), `${list} was renewed`);
+      assert.ok(await bar(one).isHidden(), list);
+    }
+    await go(one, '/ledger?type=live-four');
+    await append('another-robot', 'live-four');
+    await shows(one, 'another-robot');
+  },
+
+  'a held change and its run are renewed by what is decided about them': async (visitor) => {
+    const page = await enter(visitor);
+    await page.getByRole('link', { name: 'Give the discount' }).click();
+    await page.waitForURL(/\/inbox\/.+/);
+    const paths = [new URL(page.url()).pathname, await page.locator('a[href^="/runs/"]').first().getAttribute('href')];
+    for (const path of paths) {
+      await go(page, path);
+      await page.mouse.move(2, 2);
+      // Its diff is short, and open: nothing moves while someone reads it.
+      await page.evaluate(() => document.querySelectorAll('main details').forEach((one) => { one.open = false; }));
+      await page.evaluate(() => { globalThis.heading = document.querySelector('main h1'); });
+      await append('shop-17', 'unrelated');
+      await pause(1500);
+      assert.ok(await page.evaluate(() => globalThis.heading.isConnected), `${path} was renewed`);
+      assert.ok(await bar(page).isHidden(), path);
+      const types = (await page.locator('main').getAttribute('data-types')).split(' ');
+      for (const type of ['verdict', 'landing', 'landing_outcome', 'run_receipt']) assert.ok(types.includes(type), `${path}: ${types}`);
+    }
   },
 
   'the tab that reads the stream may close, and nothing is missed': async (visitor) => {
@@ -61,6 +109,58 @@ await tell({
     await shows(second, 'tab-two');
     assert.equal(streams.length, 2);
     assert.match(streams[1], /payload=none&after=\d+$/, 'the other tab goes on from where it was');
+  },
+
+  'what arrives while a page is being renewed is shown too': async (visitor) => {
+    const page = await enter(visitor);
+    await go(page, '/ledger');
+    let isFirst = true;
+    await page.route('**/ledger', async (route) => {
+      const answer = await route.fetch();
+      if (isFirst) {
+        isFirst = false;
+        await append('shop-17', 'meanwhile-two');
+        // Longer than the stream takes.
+        await pause(1500);
+      }
+      await route.fulfill({ response: answer });
+    });
+    await append('shop-17', 'meanwhile-one');
+    await shows(page, 'meanwhile-one');
+    await shows(page, 'meanwhile-two');
+    await bar(page).waitFor({ state: 'hidden' });
+  },
+
+  'a tab that shows more than the stream told leaves nothing out for the others': async (visitor) => {
+    visitor.allowErrors(/status of 503/);
+    const first = await enter(visitor);
+    await first.context().route('**/v1/events?*', (route) => route.fulfill({ status: 503, body: '' }));
+    await go(first, '/ledger');
+    const second = await first.context().newPage();
+    await go(second, '/ledger');
+    await second.mouse.move(2, 2);
+    for (const page of [first, second]) await bar(page).getByText('Live updates stopped.').waitFor();
+    await append('shop-17', 'told-later');
+    await bar(first).getByRole('button', { name: 'Refresh' }).click();
+    await shows(first, 'told-later');
+    await first.context().unroute('**/v1/events?*');
+    await second.bringToFront();
+    await shows(second, 'told-later');
+  },
+
+  'a failed refresh names the request': async (visitor) => {
+    visitor.allowErrors(/status of 500/);
+    const page = await enter(visitor);
+    await go(page, '/ledger');
+    const field = page.locator('.filter input').first();
+    await field.fill('busy');
+    await append('shop-17', 'refused-one');
+    await page.route('**/ledger', (route) => route.fulfill({ status: 500, headers: { 'x-request-id': 'r-17' }, body: '' }));
+    await bar(page).getByRole('button', { name: 'Show' }).click();
+    await bar(page).getByText('The server answered 500 (request r-17).').waitFor();
+    await page.unroute('**/ledger');
+    await bar(page).getByRole('button', { name: 'Refresh' }).click();
+    await shows(page, 'refused-one');
   },
 
   'a stream that is lost is said, and what it missed is shown': async (visitor) => {
@@ -92,6 +192,41 @@ await tell({
     await page.waitForURL(/\/sign-in\?next=%2Fledger$/);
   },
 
+  'tabs of a session that ended say so until they are loaded again, also if someone signs in elsewhere': async (visitor) => {
+    const first = await enter(visitor);
+    await go(first, '/ledger');
+    const second = await first.context().newPage();
+    await go(second, '/robots');
+    const third = await signInAgain(first);
+    for (const page of [first, second]) await bar(page).getByText('You are signed out.').waitFor();
+    await go(third, '/ledger');
+    await append('shop-17', 'again-one');
+    await shows(third, 'again-one');
+    for (const page of [first, second]) assert.match(await bar(page).innerText(), /You are signed out\./);
+    await third.close();
+    await first.bringToFront();
+    await Promise.all([first.waitForEvent('load'), bar(first).getByRole('button', { name: 'Refresh' }).click()]);
+    await shows(first, 'again-one');
+    assert.match(await first.locator('.who summary').innerText(), /^operator /, 'the header is of the new session');
+    await append('shop-17', 'again-two');
+    await shows(first, 'again-two');
+  },
+
+  'what another session sees is never shown under the header of this one': async (visitor) => {
+    visitor.allowErrors(/status of 503/);
+    const page = await enter(visitor);
+    // It never hears that its session ended.
+    await page.route('**/v1/events?*', (route) => route.fulfill({ status: 503, body: '' }));
+    await go(page, '/ledger');
+    await bar(page).getByText('Live updates stopped.').waitFor();
+    await (await signInAgain(page)).close();
+    await bar(page).getByRole('button', { name: 'Refresh' }).click();
+    await page.getByText(/^operator /).waitFor();
+    await page.locator('.who summary').click();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.waitForURL(/\/sign-in$/);
+  },
+
   'what someone types stays, whatever arrives': async (visitor) => {
     const page = await enter(visitor);
     await go(page, '/ledger');
@@ -117,7 +252,10 @@ await tell({
       await page.locator('.who summary').click();
       await page.evaluate(() => document.activeElement.blur());
     };
+    const keys = page.getByText('Keys: / search');
+    assert.ok(await keys.isVisible());
     await toggle('Turn keyboard shortcuts off');
+    assert.ok(await keys.isHidden(), 'keys that do nothing are not named');
     for (const key of ['?', 'g', 'l']) await page.keyboard.press(key);
     assert.equal(await page.getByRole('dialog').count(), 0);
     await page.reload();

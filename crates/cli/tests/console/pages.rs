@@ -42,6 +42,28 @@ impl Demo {
         stdout
     }
 
+    /// An execution that is blocked twice by outdated evidence.
+    fn retry_a_blocked_execution(&self) {
+        let entry = |key: &str, kind: &str, on: &str| {
+            format!(
+                r#"{{"key":"{key}","robotId":"retried","module":"m","source":"s","type":"{kind}","state":"final","payload":{{}},"lineage":{{"dependsOnLedgerIds":[{on}]}}}}"#
+            )
+        };
+        let known = [entry("t1", "signal", ""), entry("t2", "idea", "\"key:t1\""), entry("t3", "signal", "")];
+        self.scratch.write("demo/decisions/retried.jsonl", &format!("{}\n", known.join("\n")));
+        self.run(&["ledger", "append", "retried.jsonl"]);
+        for attempt in [1, 2] {
+            let request = format!(
+                r#"{{"robotId":"retried","objective_type":"landing_plan","objective_payload":{{}},"constraints":{{}},"coherence_policy":{{"on_stale":"block","on_partial":"block"}},"dryRun":false,"workflowVersion":"1","agentVersion":"example@1","attempt":{attempt},"executionId":"tries-1"}}"#
+            );
+            self.scratch.write("demo/decisions/retried.json", &request);
+            let mut command = self.scratch.command(&["build", "retried.json"]);
+            command.current_dir(self.scratch.path().join("demo/decisions")).env("HOME", self.scratch.path());
+            let (_, stdout, stderr) = ended(command.spawn().unwrap());
+            assert!(stdout.contains("COHERENCE_BLOCKED"), "{stdout}{stderr}");
+        }
+    }
+
     pub(crate) fn link(&self, role: &str) -> String {
         let said: Value =
             serde_json::from_str(&self.run(&["key", "link", "--role", role, "--url", &self.url, "--json"]))
@@ -83,7 +105,10 @@ fn people_see_and_decide_in_a_browser() {
         );
     };
     let each_role = ["reader", "writer", "auditor", "operator", "admin"];
-    let others = ["operator", "operator", "operator", "reader", "operator", "admin"];
-    stories("pages.mjs", &[&["operator"; 2][..], &each_role, &others].concat());
-    stories("live.mjs", &["reader"; 7]);
+    let others = ["operator", "operator", "operator", "reader", "operator", "admin", "reader"];
+    stories("pages.mjs", &[&["operator"; 3][..], &each_role, &others].concat());
+    demo.retry_a_blocked_execution();
+    stories("attempts.mjs", &["reader"]);
+    let again = ["reader", "operator"];
+    stories("live.mjs", &[&["reader"; 9][..], &again, &again, &["reader"; 2]].concat());
 }

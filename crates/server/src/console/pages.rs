@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use crealeph_console::{self as view, PageFrame, Section};
-use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::approval::{LANDING, LANDING_OUTCOME, SignedKind, TENANT_ROBOT};
 use crealeph_contracts::instant::Instant;
+use crealeph_contracts::passkey::PASSKEY_ENROLMENT;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::builder::review::is_draft;
@@ -15,6 +16,7 @@ use crealeph_runtime::approvals::{ApprovalHistory, InboxScan};
 use crealeph_runtime::entries::{PageQuery, bounded_page};
 use crealeph_runtime::report::execution_story;
 use crealeph_runtime::webhook::list_webhooks;
+use crealeph_runtime::work::receipt::RUN_RECEIPT;
 
 use super::{html, redirect, viewer};
 use crate::call::Call;
@@ -36,6 +38,20 @@ const LINEAGE_DEPTH: usize = 2;
 /// How many keys, sessions or webhooks, and how many people, a page lists.
 const MAX_GRANTS: usize = 100;
 const MAX_PEOPLE: usize = 100;
+
+/// The types of entries that change what a verdict would do, and what became of it.
+pub(super) fn approval_types() -> [&'static str; 8] {
+    let signed = [SignedKind::Verdict, SignedKind::Enrolment, SignedKind::Revocation, SignedKind::Rules];
+    let [verdict, enrolment, revocation, rules] = signed.map(|kind| kind.entry_type().as_str());
+    let others = [PASSKEY_ENROLMENT, LANDING, LANDING_OUTCOME, RUN_RECEIPT].map(|kind| kind.as_str());
+    let [passkey, landing, outcome, receipt] = others;
+    [verdict, enrolment, revocation, rules, passkey, landing, outcome, receipt]
+}
+
+/// Which entries change a list: those of the robot that it is filtered by, or all; none if it is not the newest part.
+fn live_list(call: &Call) -> Option<&str> {
+    call.text("cursor").is_none().then(|| call.text("robot").unwrap_or(""))
+}
 
 /// The first page that a role has something on.
 pub(super) fn start(call: &Call) -> Result<Reply, Problem> {
@@ -89,8 +105,12 @@ pub(super) fn subject(call: &Call) -> Result<Reply, Problem> {
     let case = approvals::seen(call, &approvals::named(call)?)?;
     let evidence_ids = approvals::evidence_ids(call, &case)?;
     let page = view::SubjectView { case, evidence_ids };
-    let frame = PageFrame { viewer: &viewer, section: Section::Inbox, title: "Approval", live: Some("") };
-    Ok(html(frame.of(view::subject(&viewer, approver.as_ref(), &page))))
+    let content = view::subject(&viewer, approver.as_ref(), &page);
+    // Newer evidence of its robot makes a draft outdated.
+    let case = &page.case;
+    let live = case.basis.change().is_none().then_some(case.entry.content.robot_id.as_str());
+    let frame = PageFrame { viewer: &viewer, section: Section::Inbox, title: "Approval", live };
+    Ok(html(frame.of_types(content, &approval_types())))
 }
 
 pub(super) fn robots(call: &Call) -> Result<Reply, Problem> {
@@ -125,7 +145,7 @@ pub(super) fn executions(call: &Call) -> Result<Reply, Problem> {
     let is_first = call.text("cursor").is_none();
     let (robot, state) = (call.text("robot"), call.text("state"));
     let list = view::ExecutionList { page: &page, is_first, robot, state };
-    let live = is_first.then_some("");
+    let live = live_list(call);
     let frame = PageFrame { viewer: &viewer, section: Section::Executions, title: "Executions", live };
     Ok(html(frame.of(view::executions(&viewer, &list))))
 }
@@ -149,9 +169,11 @@ pub(super) fn entries(call: &Call) -> Result<Reply, Problem> {
     let page = ledger::page(call, Order::NewestFirst, ROWS)?;
     let filter = ["robot", "type", "state", "module", "execution"].map(|name| (name, call.text(name)));
     let list = view::LedgerList { page: &page, filter: filter.to_vec() };
-    let live = call.text("cursor").is_none().then_some("");
+    let kind = call.text("type").filter(|_| call.text("robot").is_none());
+    let live = live_list(call).filter(|_| kind.is_none());
+    let types = kind.filter(|_| call.text("cursor").is_none());
     let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: "Ledger", live };
-    Ok(html(frame.of(view::entries(&viewer, &list))))
+    Ok(html(frame.of_types(view::entries(&viewer, &list), types.as_slice())))
 }
 
 pub(super) fn entry(call: &Call) -> Result<Reply, Problem> {

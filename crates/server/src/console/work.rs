@@ -2,10 +2,14 @@
 
 use axum::http::StatusCode;
 use crealeph_console::{self as view, OPEN_STATUSES, OUTPUT_BYTES, PageFrame, RunOutput, Section, UndoOffer};
+use crealeph_contracts::approval::{LANDING, LANDING_OUTCOME, SignedKind};
+use crealeph_contracts::held_change::{HELD, HELD_CHANGE};
+use crealeph_contracts::reported::REPORTED_RECEIPT;
 use crealeph_decision::access::Permission;
 use crealeph_runtime::receipts::RunFileError;
 use crealeph_runtime::report::{OpenRuns, RunStory};
 use crealeph_runtime::work::RunSummary;
+use crealeph_runtime::work::receipt::RUN_RECEIPT;
 
 use super::pages::ROWS;
 use super::{html, redirect, viewer};
@@ -35,9 +39,16 @@ pub(super) fn runs(call: &Call) -> Result<Reply, Problem> {
     let open = if is_first && is_of_open { work::open_rows(call, is_wanted)? } else { None };
     open.iter().for_each(log_unreadable);
     let list = view::RunList { runs: &runs, open: open.as_ref(), next, agent, status, has_workspace };
-    let live = is_first.then_some("");
-    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live };
-    Ok(html(frame.of(view::runs(&viewer, &list))))
+    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live: None };
+    let types = if is_first { &run_types()[..] } else { &[] };
+    Ok(html(frame.of_types(view::runs(&viewer, &list), types)))
+}
+
+/// The types of entries that change what a run or its held change is.
+fn run_types() -> [&'static str; 6] {
+    let kinds = [RUN_RECEIPT, REPORTED_RECEIPT, HELD_CHANGE, SignedKind::Verdict.entry_type(), LANDING];
+    let [receipt, reported, held, verdict, landing] = kinds.map(|kind| kind.as_str());
+    [receipt, reported, held, verdict, landing, LANDING_OUTCOME.as_str()]
 }
 
 /// A page names the runs whose files cannot be read; why, which may name paths of this machine, is for who runs the server.
@@ -80,7 +91,9 @@ pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
     };
     let title = format!("Run {}", run.run);
     let frame = PageFrame { viewer: &viewer, section: Section::Work, title: &title, live: None };
-    Ok(html(frame.of(view::run(&viewer, &page))))
+    // One that has ended stays as it is; one that is running is followed by its output.
+    let types = if story.row.status == HELD.as_str() { &run_types()[..] } else { &[] };
+    Ok(html(frame.of_types(view::run(&viewer, &page), types)))
 }
 
 /// How a run can be undone by who asks.
