@@ -7,7 +7,7 @@ use crealeph_runtime::robot_report::{ActionStanding, event_reason, execution_of}
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
-use crate::graph::evidence_graph;
+use crate::graph::{DerivationEdge, derivations, evidence_graph, evidence_state};
 use crate::parts::{
     ago, badge, counted, empty, facts, line, next_page, number, path, query, short, time, words,
 };
@@ -132,30 +132,37 @@ fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {
     let Some(snapshot) = &status.snapshot else {
         return empty("Nothing is known. Append observations:", Some("crealeph ledger append entries.jsonl"));
     };
-    let (outdated, partial) = (snapshot.coherence.outdated(), snapshot.coherence.partial());
+    let edges = derivations(snapshot);
     html! {
         div .scroll tabindex="0" role="group" aria-label="Evidence" {
             table {
-                thead { tr { th { "Type" } th { "State" } th { "Observed" } th { "Entry" } } }
+                thead { tr { th { "Type" } th { "State" } th { "Observed" } th { "Entry" } th { "Derived from" } } }
                 tbody { @for kind in SnapshotType::ALL {
                     @let newest = snapshot.facts.newest.get(kind).as_ref();
                     tr data-row {
                         th scope="row" { (kind.as_str()) }
-                        td { (badge(match newest {
-                            _ if outdated.contains(&kind) => "outdated",
-                            None => "missing",
-                            Some(_) if partial.contains(&kind) => "partial",
-                            Some(_) => "fresh",
-                        })) }
+                        td { (badge(evidence_state(snapshot, kind))) }
                         @if let Some(newest) = newest {
                             td { (time(newest.entry.true_at().as_str(), viewer.now)) }
                             td { a href={ "/ledger/" (path(newest.entry.id.as_str())) } { (short(newest.entry.id.as_str())) } }
-                        } @else { td {} td {} }
+                            td { (derived_from(edges.iter().filter(|edge| edge.to == kind))) }
+                        } @else { td {} td {} td {} }
                     }
                 } }
             }
         }
         @if snapshot.facts.is_lineage_cut { p .cut { "It is based on more entries than a snapshot lists." } }
+    }
+}
+
+/// What an entry was derived from: which entries, and whether these are still the newest of their type.
+fn derived_from<'e>(edges: impl Iterator<Item = &'e DerivationEdge>) -> Markup {
+    html! {
+        @for (at, edge) in edges.enumerate() {
+            @if at > 0 { ", " }
+            (edge.from.as_str()) " " (number(edge.used))
+            @if edge.is_outdated { " " (badge("outdated")) } @else { ", the newest" }
+        }
     }
 }
 
@@ -174,5 +181,49 @@ fn actions(status: &Status) -> Markup {
         } }
         p .quiet { (counted(status.drafts, "draft")) " awaiting approval." }
         @if let Some(last) = status.latest.iter().find_map(event_reason) { p .quiet { "Last reason: " (line(&last)) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::graph::tests::overtaken;
+
+    #[test]
+    fn the_table_names_what_each_entry_was_derived_from_and_whether_that_is_still_the_newest() {
+        let table = evidence_table(&Viewer::sample(), &overtaken()).into_string();
+        let rows: Vec<&str> = table.split("<tr data-row>").skip(1).collect();
+        let row = |kind: &str| *rows.iter().find(|row| row.contains(&format!(">{kind}</th>"))).unwrap();
+        assert!(
+            row("fusion").contains("<td>signal 1 <span class=\"badge bad\">outdated</span></td>"),
+            "{table}"
+        );
+        assert!(
+            row("idea").ends_with("fusion 2, the newest</td></tr>")
+                || row("idea").contains("fusion 2, the newest</td>"),
+            "{table}"
+        );
+        assert!(row("signal").contains("<td></td>") && row("copy").contains("missing"), "{table}");
+    }
+
+    #[test]
+    fn each_action_says_why_it_may_not_run_and_the_steps_say_what_to_make_first() {
+        let status = overtaken();
+        let shown = actions(&status).into_string();
+        let list: Vec<&str> = shown.split("<li><code>").skip(1).collect();
+        assert_eq!(list.len(), status.actions.len());
+        let run = *list.iter().find(|action| action.starts_with("builder.run<")).unwrap();
+        assert!(run.contains(">blocked</span><ul><li>"), "{run}");
+        let view = RobotView { status: &status, timeline: &EntryPage { entries: Vec::new(), next: None } };
+        let page = robot(&Viewer::sample(), &view).into_string();
+        let steps = page.split("What would help, in this order").nth(1).unwrap();
+        let made: Vec<&str> =
+            steps.split("<li>Make <code>").skip(1).filter_map(|step| step.split('<').next()).collect();
+        assert_eq!(made, ["signal", "fusion", "idea", "copy", "benchmark", "playbook"], "{steps}");
+        assert!(
+            steps.contains("It comes from outside: append it.")
+                && steps.contains("Run <code>ideator.run</code>.")
+        );
     }
 }
