@@ -11,6 +11,7 @@ mod generate;
 mod manifest;
 mod mutants;
 mod packages;
+mod pictures;
 mod process;
 mod recorded;
 mod suite;
@@ -55,6 +56,12 @@ const TASKS: &[Task] = &[
         arguments: "[--check]",
         about: "rewrite the committed generated files, or say which are out of date",
         run: generate::run,
+    },
+    Task {
+        name: "pictures",
+        arguments: "",
+        about: "update the pictures of the console in docs/images, taken by its browser tests",
+        run: pictures::run,
     },
     Task {
         name: "tools",
