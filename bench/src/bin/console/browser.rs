@@ -1,4 +1,5 @@
-//! What chromium needs on loopback: the first page with nothing in its cache, and a run whose diff has 20,000 lines.
+//! What chromium needs on loopback: the first page with nothing in its cache, and runs whose diff has 20,000 lines, in many files and in
+//! one.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +24,8 @@ pub(crate) fn table(server: &ConsoleServer) -> Outcome<()> {
         .env("CREALEPH_BROWSER_TOOLS", tools)
         .env("CREALEPH_URL", format!("http://localhost:{port}"))
         .env("CREALEPH_COOKIE", &server.visitor.cookie)
-        .env("CREALEPH_RUN", &server.marks.long_diff)
+        .env("CREALEPH_RUN_OF_FILES", &server.marks.long_diff)
+        .env("CREALEPH_RUN_OF_ONE_FILE", &server.marks.long_file)
         .current_dir(&server.folder)
         .status()?;
     match status.success() {

@@ -60,7 +60,10 @@ pub(crate) struct Landmarks {
     pub landed: LedgerId,
     pub held: String,
     pub run: String,
+    /// Its diff has many files.
     pub long_diff: String,
+    /// Its diff has one long file.
+    pub long_file: String,
 }
 
 /// Fills the ledger of a folder to about so many entries.
@@ -219,20 +222,13 @@ impl Filling {
             }
         }
         let waiting = self.newest_draft(0)?;
-        let (mut held, mut long_diff, mut run) = (String::new(), String::new(), String::new());
-        for number in 0..=HELD_CHANGES {
-            // The first of them has a long diff, and landed.
+        let long_diff = self.landed_change(FILE_LINES)?;
+        let long_file = self.landed_change(DIFF_LINES)?;
+        let (mut held, mut run) = (String::new(), String::new());
+        for _ in 0..HELD_CHANGES {
             let id = self.receipts.new_run();
-            let lines = if number == 0 { DIFF_LINES } else { 40 };
-            let written = self.ledger.append_as(&self.tenant, vec![(None, held_change(id, lines)?)])?;
-            if number > 0 {
-                held = id.to_string();
-                continue;
-            }
-            long_diff = id.to_string();
-            let on = written.into_iter().map(|entry| entry.id).collect();
-            let receipt = self.receipts.of(id, on)?;
-            self.ledger.append_as(&self.tenant, vec![(None, receipt)])?;
+            self.ledger.append_as(&self.tenant, vec![(None, held_change(id, 40, FILE_LINES)?)])?;
+            held = id.to_string();
         }
         for _ in 0..RECEIPTS {
             let (id, receipt) = self.receipts.next(Vec::new())?;
@@ -248,7 +244,19 @@ impl Filling {
             held,
             run,
             long_diff,
+            long_file,
         })
+    }
+
+    /// A held change with a long diff, in files of so many lines, that landed.
+    fn landed_change(&mut self, file_lines: usize) -> Outcome<String> {
+        let id = self.receipts.new_run();
+        let change = held_change(id, DIFF_LINES, file_lines)?;
+        let written = self.ledger.append_as(&self.tenant, vec![(None, change)])?;
+        let on = written.into_iter().map(|entry| entry.id).collect();
+        let receipt = self.receipts.of(id, on)?;
+        self.ledger.append_as(&self.tenant, vec![(None, receipt)])?;
+        Ok(id.to_string())
     }
 }
 
@@ -313,13 +321,13 @@ impl Receipts {
     }
 }
 
-fn held_change(run: Uuid, lines: usize) -> Outcome<Draft> {
+fn held_change(run: Uuid, lines: usize, file_lines: usize) -> Outcome<Draft> {
     let mut diff = String::new();
     for line in 0..lines {
-        if line % FILE_LINES == 0 {
-            let file = line / FILE_LINES;
+        if line % file_lines == 0 {
+            let file = line / file_lines;
             diff.push_str(&format!(
-                "diff --git a/src/{file}.sh b/src/{file}.sh\n@@ -0,0 +1,{FILE_LINES} @@\n"
+                "diff --git a/src/{file}.sh b/src/{file}.sh\n@@ -0,0 +1,{file_lines} @@\n"
             ));
         }
         diff.push_str(&format!("+echo the price of {line} sprockets\n"));
