@@ -36,7 +36,29 @@ async function everyPage(page) {
   return paths;
 }
 
+/** What a browser without a cache loads for a page, in bytes; of a full inbox, if it has as many rows as a list at most. */
+async function firstPageBytes(page) {
+  const HEADERS = 400;
+  const ROWS = 50;
+  return page.evaluate(([headers, rows]) => {
+    const loaded = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
+    const bytes = loaded.reduce((sum, one) => sum + one.encodedBodySize + headers, 0);
+    const cards = [...document.querySelectorAll('.cards > li')].map((card) => new Blob([card.outerHTML]).size);
+    const all = cards.reduce((sum, one) => sum + one, 0);
+    return Math.round(bytes - all + (rows * all) / cards.length);
+  }, [HEADERS, ROWS]);
+}
+
 await tell({
+  'the first page is small, with a full inbox too': async (visitor) => {
+    const page = await enter(visitor);
+    await go(page, '/inbox');
+    const bytes = await firstPageBytes(page);
+    assert.ok(bytes < 48_000, `${bytes} bytes, where the goal is 50,000`);
+    const scripts = await page.evaluate(() => performance.getEntriesByType('resource').map((one) => one.name.split('-').at(-1)));
+    assert.deepEqual(scripts.filter((name) => name.endsWith('.js')), ['console.js'], 'scripts of other pages are loaded there');
+  },
+
   'every page reads, is accessible and fits a phone': async (visitor) => {
     const page = await enter(visitor);
     for (const path of await everyPage(page)) {
@@ -141,6 +163,7 @@ await tell({
       assert.ok((await still.locator('main h1').innerText()).length > 0, path);
     }
     const cookies = await still.context().cookies();
+    assert.ok(await still.getByText('Keys: / search').isHidden(), 'there are no keys without scripts');
     assert.ok(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === 'Lax', JSON.stringify(cookies));
     const page = await visitor.page();
     await page.context().addCookies(cookies);
@@ -166,7 +189,28 @@ await tell({
     await page.waitForFunction(() => document.activeElement?.innerText?.includes('crealeph approve'));
     await page.keyboard.press('?');
     assert.ok(await page.getByRole('dialog').isVisible());
+    await assertAccessible(page);
     await page.keyboard.press('Escape');
+    // A row without a link has the focus itself: Enter opens no other one.
+    await go(page, '/robots/shop-17');
+    const row = (await page.locator('[data-row]').allInnerTexts()).findIndex((text) => /^benchmark\s+missing/i.test(text));
+    assert.ok(row > 0, 'nothing is missing');
+    for (let press = 0; press <= row; press += 1) await page.keyboard.press('j');
+    assert.equal(await page.evaluate(() => document.activeElement.closest('[data-row]')?.querySelector('th').innerText), 'benchmark');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('j');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/ledger\/.+/);
+    // Two runs are marked and compared.
+    await go(page, '/runs');
+    await page.locator('input[name="a"]').first().focus();
+    await page.keyboard.press('ArrowDown');
+    for (let press = 0; press < 40; press += 1) {
+      if (await page.evaluate(() => document.activeElement.textContent === 'Compare A and B')) break;
+      await page.keyboard.press('Tab');
+    }
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/runs\/compare\?/);
     await page.locator('.who summary').click();
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.waitForURL(/\/sign-in$/);
@@ -179,17 +223,42 @@ await tell({
     const page = await enter(visitor);
     await go(page, '/ledger?type=signal&robot=shop-17');
     await page.locator('tbody th a').first().click();
+    // By keyboard.
     const verify = async (key) => {
-      await page.getByLabel(/Key of the log/).fill(key);
-      await page.getByRole('button', { name: 'Verify in this browser' }).click();
+      await page.getByLabel(/Key of the log/).focus();
+      await page.keyboard.press('Control+A');
+      await page.keyboard.press('Delete');
+      await page.keyboard.insertText(key);
+      await page.keyboard.press('Tab');
+      await page.keyboard.press('Enter');
       await page.waitForFunction(() => /^(Verified|Not verified|Consistent)/.test(document.querySelector('.outcome')?.textContent ?? ''));
       return page.locator('.outcome').innerText();
     };
-    assert.match(await verify(''), /^Consistent\. Entry \d+ of \d+ .* No key is pinned/);
-    assert.match(await verify(logKey), /^Verified\. Entry \d+ of \d+ .* signed with the key that you pinned/);
+    assert.match(await verify(''), /^Consistent\. Entry \d+ of \d+ .* No key is pinned for this log/);
+    assert.match(await verify(logKey), /^Verified\. Entry \d+ of \d+ .* signed with the key that you gave/);
     await assertAccessible(page);
     await assertFits(page, 360);
+    assert.match(await verify(''), /^Consistent/, 'a key is not pinned by being used');
     assert.match(await verify('nonsense'), /^Not verified/);
+    await verify(logKey);
+    await page.keyboard.press('Tab');
+    assert.match(await page.evaluate(() => document.activeElement.textContent), /^Pin this key for the log/);
+    await page.keyboard.press('Enter');
+    await page.getByText(/The key is pinned for the log/).waitFor();
+    await page.reload();
+    assert.match(await verify(''), /^Verified\. .* signed with the key that you pinned for this log/);
+    assert.match(await verify(logKey), /^Verified\. .* which is pinned for this log/);
+    // A key of the same log that did not sign: refused, and what is pinned stays.
+    assert.match(await verify('nonsense'), /^Not verified/);
+    assert.match(await verify(''), /^Verified/);
+    // An honest log of another tenant has its own key.
+    const [origin] = logKey.split('+');
+    await page.route('**/v1/entries/*/proof', async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: (await answer.text()).replaceAll(origin, `${origin}-other`) });
+    });
+    assert.match(await verify(''), /^Consistent\. .* No key is pinned for this log/);
+    await page.unroute('**/v1/entries/*/proof');
     // The server lies: a digit, another entry, another log's key.
     const lies = [(text) => text.replace('"visits":', '"visits":9'), (text) => text.replace(/index \d+/, 'index 0'), (text) => text.replace(/"source":"demo"/, '"source":"dem0"')];
     for (const lie of lies) {
@@ -223,5 +292,20 @@ await tell({
     assert.equal(refused.status(), 403);
     assert.match(await page.locator('main').innerText(), /a key of the role admin cannot be used for this/);
     await assertAccessible(page);
+  },
+
+  'signing in is accessible, also when it is refused': async (visitor) => {
+    visitor.allowErrors(/status of 40/);
+    const page = await visitor.page();
+    await page.goto(links.shift());
+    await page.getByText(/This link signs you in once/).waitFor();
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await go(page, '/sign-in');
+    await page.getByLabel('Or paste an API key').fill('nonsense');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').waitFor();
+    await assertAccessible(page);
+    await assertFits(page, 360);
   },
 });
