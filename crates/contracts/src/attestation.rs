@@ -14,6 +14,10 @@ use crate::work_item::WorkItem;
 pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 /// The name of the first subject of every statement: the receipt itself.
 pub const RECEIPT_NAME: &str = "RECEIPT.json";
+/// The name of the signed statement next to a receipt.
+pub const ENVELOPE_NAME: &str = "RECEIPT.dsse.json";
+/// The name of the work item next to a receipt.
+pub const ITEM_NAME: &str = "work-item.json";
 /// The largest statement that is read.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
 

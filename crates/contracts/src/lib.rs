@@ -22,6 +22,7 @@ pub mod held_change;
 pub mod held_record;
 pub mod instant;
 pub mod json;
+pub mod log_export;
 pub mod log_rules;
 pub mod passkey;
 pub mod policy_input;

@@ -9,6 +9,7 @@ use std::io::{BufRead, Write};
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::entry::with_lost_payload;
 use crealeph_contracts::json::{Limits as JsonLimits, Node, ObjectWriter, canonical, parse};
+use crealeph_contracts::log_export::{EXPORT_FORMAT, MAX_EXPORT_HEADER_BYTES, MAX_EXPORT_LINE_BYTES};
 use crealeph_contracts::log_rules::RulesInForce;
 use crealeph_contracts::scalar::TenantId;
 use tracing::info_span;
@@ -25,15 +26,8 @@ use crate::read::StoredCheckpoint;
 use crate::store::{Addition, Head, Transaction};
 use crate::writer::TransactionHashes;
 
-/// The content of the first line of an export.
-pub(crate) const FORMAT: &str = "crealeph-ledger-export-v1";
-
 /// Entries read or written in one go.
 const PAGE: u64 = 500;
-/// The longest first line of an export: an endless line is refused at once.
-const MAX_HEADER_BYTES: u64 = 64 << 10;
-/// The longest line of an export.
-const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +65,7 @@ impl Ledger {
         let mut line = String::new();
         let mut header = ObjectWriter::new(&mut line);
         header.raw("entries", &head.frontier.size().to_string());
-        header.text("format", FORMAT).text("origin", &head.origin).text("tenantId", tenant.as_str());
+        header.text("format", EXPORT_FORMAT).text("origin", &head.origin).text("tenantId", tenant.as_str());
         header.end();
         self.write_line(out, &line)?;
         self.export_entries(tenant, (Seq::ZERO, head.last_seq()), checkpoints, out).map(Some)
@@ -175,7 +169,7 @@ impl Ledger {
         let mut lines = ExportLines { input, number: 0 };
         let header = lines.next()?.ok_or_else(|| lines.refuse("the export is empty"))?;
         let (tenant_id, origin, stated) = read_header(&header).ok_or_else(|| {
-            lines.refuse(format!("the first line must name the log and the format `{FORMAT}`"))
+            lines.refuse(format!("the first line must name the log and the format `{EXPORT_FORMAT}`"))
         })?;
         self.take_name(&tenant_id, &origin, &lines)?;
         let mut last = Seq::ZERO;
@@ -333,8 +327,8 @@ impl ExportLines<'_> {
     fn next(&mut self) -> Result<Option<String>, LedgerError> {
         self.number += 1;
         let mut line = String::new();
-        let most = if self.number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
-        let mut bounded = std::io::Read::take(&mut *self.input, most);
+        let most = if self.number == 1 { MAX_EXPORT_HEADER_BYTES } else { MAX_EXPORT_LINE_BYTES };
+        let mut bounded = std::io::Read::take(&mut *self.input, most as u64);
         match bounded.read_line(&mut line) {
             Ok(0) => Ok(None),
             Ok(_) if line.ends_with('\n') => {
@@ -354,7 +348,7 @@ enum ExportLine {
 
 /// Reads a line; the second argument says that it holds an entry which was stored without a payload.
 fn document<T>(line: &str, read: impl FnOnce(Node<'_>, bool) -> T) -> Result<T, String> {
-    let limits = JsonLimits::own(MAX_LINE_BYTES as usize);
+    let limits = JsonLimits::own(MAX_EXPORT_LINE_BYTES);
     let (mut document, mut faults) = parse(line.as_bytes(), &limits);
     let readable = if document.is_none() { with_lost_payload(line) } else { None };
     if let Some(readable) = &readable {
@@ -372,7 +366,7 @@ fn read_header(line: &str) -> Option<(TenantId, String, Option<u64>)> {
         let text = |key| root.member(key).and_then(Node::string);
         let origin = text("origin").filter(|origin| !origin.is_empty() && origin.len() <= 256)?;
         let tenant = TenantId::parse(&text("tenantId")?).ok()?;
-        (text("format")? == FORMAT && !origin.contains(['\n', '+', ' ']))
+        (text("format")? == EXPORT_FORMAT && !origin.contains(['\n', '+', ' ']))
             .then(|| (tenant, origin.into_owned(), stated_entries(root)))
     })
     .ok()

@@ -10,7 +10,7 @@ use crealeph_contracts::receipt::{ArtifactChange, ReceiptArtifact};
 
 use crate::envelope::quoted;
 use crate::finding::{Finding, FindingKind};
-use crate::receipt::VerifiedReceipt;
+use crate::receipt::ReadReceipt;
 use crate::state::{StateEntries, read_state};
 
 const IGNORE_FILE: &str = ".gitignore";
@@ -46,10 +46,10 @@ impl ArtifactCheck {
 /// # Errors
 /// Every file that differs from the receipt, named; or why a file cannot be read.
 pub fn check_folder_artifacts<E: From<Finding>>(
-    verified: &VerifiedReceipt,
+    read: &ReadReceipt,
     mut digests_at: impl FnMut(&str) -> Result<Option<ContentDigests>, E>,
 ) -> Result<ArtifactCheck, E> {
-    let artifacts = verified.receipt.artifacts.as_slice();
+    let artifacts = read.receipt.artifacts.as_slice();
     if artifacts.is_empty() {
         return Ok(ArtifactCheck::NoArtifacts);
     }
@@ -57,7 +57,7 @@ pub fn check_folder_artifacts<E: From<Finding>>(
     for artifact in artifacts {
         let found = digests_at(artifact.path.as_str())?;
         let is_same = match (&found, artifact.hash) {
-            (Some(found), Some(_)) => Some(*found == stated_digests(subject_of(verified, artifact)?)?),
+            (Some(found), Some(_)) => Some(*found == stated_digests(subject_of(read, artifact)?)?),
             (found, _) => found.as_ref().map(|_| false),
         };
         faults.extend(fault(artifact, is_same));
@@ -72,11 +72,11 @@ pub fn check_folder_artifacts<E: From<Finding>>(
 /// # Errors
 /// The first problem; or why a content cannot be read.
 pub fn check_stored_artifacts<E: From<Finding>>(
-    verified: &VerifiedReceipt,
+    read: &ReadReceipt,
     mut load: impl FnMut(&Blake3) -> Result<Option<String>, E>,
     mut digests_of: impl FnMut(&Blake3) -> Result<Option<ContentDigests>, E>,
 ) -> Result<ArtifactCheck, E> {
-    let receipt = &verified.receipt;
+    let receipt = &read.receipt;
     if receipt.artifacts.as_slice().is_empty() {
         return Ok(ArtifactCheck::NoArtifacts);
     }
@@ -103,7 +103,7 @@ pub fn check_stored_artifacts<E: From<Finding>>(
         // The target of a link is in the manifest, not among the contents.
         let is_link = after.get(artifact.path.as_str()).is_some_and(|entry| &*entry.kind == "link");
         let Some(hash) = artifact.hash.filter(|_| !is_link) else { continue };
-        if digests_of(&hash)? != Some(stated_digests(subject_of(verified, artifact)?)?) {
+        if digests_of(&hash)? != Some(stated_digests(subject_of(read, artifact)?)?) {
             let path = quoted(artifact.path.as_str());
             let what = format!("the stored content of {path} is not what the receipt says, or is gone");
             return Err(Finding::changed(what).into());
@@ -130,9 +130,9 @@ pub(crate) fn stated_digests(subject: &Subject) -> Result<ContentDigests, Findin
     })
 }
 
-fn subject_of<'v>(verified: &'v VerifiedReceipt, artifact: &ReceiptArtifact) -> Result<&'v Subject, Finding> {
+fn subject_of<'v>(read: &'v ReadReceipt, artifact: &ReceiptArtifact) -> Result<&'v Subject, Finding> {
     let path = artifact.path.as_str();
-    let mut files = verified.statement.subject.as_slice().iter().skip(1);
+    let mut files = read.statement.subject.as_slice().iter().skip(1);
     files.find(|subject| subject.name.as_str() == path).ok_or_else(|| {
         Finding::new(FindingKind::Missing, format!("the statement has no digest of {}", quoted(path)))
     })

@@ -10,7 +10,7 @@ use crealeph_contracts::scalar::Name;
 use crate::files::check_folder_name;
 use crate::finding::{Finding, FindingKind};
 use crate::note::VerifierKey;
-use crate::receipt::{VerifiedReceipt, verify_receipt};
+use crate::receipt::{ReadReceipt, verify_receipt};
 
 /// How many receipts are accepted.
 const MAX_RECEIPTS: usize = 1_000_000;
@@ -42,8 +42,8 @@ pub struct ChainPosition {
 
 impl<'k> ReceiptChain<'k> {
     /// An empty chain of this receipt's workspace; every receipt in it must be signed by one of the keys.
-    pub fn new(verified: &VerifiedReceipt, keys: &'k [VerifierKey]) -> Self {
-        let workspace = verified.statement.predicate.workspace.clone();
+    pub fn new(read: &ReadReceipt, keys: &'k [VerifierKey]) -> Self {
+        let workspace = read.statement.predicate.workspace.clone();
         ReceiptChain { keys, workspace, links: BTreeMap::new() }
     }
 
@@ -52,19 +52,18 @@ impl<'k> ReceiptChain<'k> {
     /// # Errors
     /// The first problem with it, or if there are too many receipts.
     pub fn add(&mut self, path: &str, folder: &str, receipt: &[u8], envelope: &[u8]) -> Result<(), Finding> {
-        let verified = verify_receipt(receipt, envelope, self.keys).and_then(|verified| {
-            check_folder_name(&verified, folder)?;
-            Ok(verified)
+        let read = verify_receipt(receipt, envelope, self.keys).and_then(|verified| {
+            check_folder_name(&verified.read, folder)?;
+            Ok(verified.read)
         });
-        let verified = verified.map_err(|finding| finding.about(&format!("the receipt `{path}`")))?;
-        let workspace = &verified.statement.predicate.workspace;
+        let read = read.map_err(|finding| finding.about(&format!("the receipt `{path}`")))?;
+        let workspace = &read.statement.predicate.workspace;
         if *workspace != self.workspace {
             let own = &self.workspace;
             let what = format!("the receipt `{path}` is of `{workspace}`, and the chain is of `{own}`");
             return Err(Finding::new(FindingKind::Forked, what));
         }
-        let Receipt { id, receipt_hash, previous_receipt_hash: previous, earlier_run, .. } =
-            &*verified.receipt;
+        let Receipt { id, receipt_hash, previous_receipt_hash: previous, earlier_run, .. } = &*read.receipt;
         let earlier = earlier_run.as_ref().map(|earlier| (earlier.receipt_hash, earlier.run.to_string()));
         let link = Link { id: id.to_string(), previous: *previous, earlier };
         self.add_link(*receipt_hash, link, MAX_RECEIPTS)

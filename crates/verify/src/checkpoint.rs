@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::digest::Sha256;
 
+use crate::finding::{Finding, FindingKind};
 use crate::note::{self, NoteError, VerifierKey};
 
 /// A statement that a known key has signed.
@@ -86,8 +87,35 @@ impl Checkpoint {
     }
 }
 
+/// Checks a checkpoint that a ledger stored with its root: that the log still has that root at its size, which is `found`, and
+/// that one of the keys has signed both. Returns the signed checkpoint; nothing without keys, because then only the root is compared.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_stored_checkpoint(
+    note: &str,
+    (size, root): (u64, Sha256),
+    found: Option<Sha256>,
+    keys: &[VerifierKey],
+) -> Result<Option<Checkpoint>, Finding> {
+    if found != Some(root) {
+        return Err(Finding::new(FindingKind::Forked, "the log is not what the checkpoint states"));
+    }
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let signed =
+        Checkpoint::open(note, keys).map_err(|error| Finding::new(FindingKind::Forged, error.to_string()))?;
+    match (signed.size, signed.root) == (size, root) {
+        true => Ok(Some(signed)),
+        false => Err(Finding::changed("the signed checkpoint is not the stored one")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
     use ed25519_dalek::{Signer as _, SigningKey};
 
@@ -104,6 +132,32 @@ mod tests {
             format!("\u{2014} {name} {}\n", STANDARD.encode([&id[..], &signature].concat()))
         };
         (public, line)
+    }
+
+    #[test]
+    fn a_stored_checkpoint_holds_if_log_row_and_signature_agree() {
+        let ((ours, sign), (_, forge)) = (signer("our-log", 1), signer("our-log", 2));
+        let text = format!("our-log\n7\n{}\n", STANDARD.encode([9; 32]));
+        let note = format!("{text}\n{}", sign(&text));
+        let (root, other) = (Sha256::from_bytes([9; 32]), Sha256::from_bytes([8; 32]));
+        let check = |note: &str, stated, found, keys: &[VerifierKey]| {
+            check_stored_checkpoint(note, stated, found, keys).map_err(|finding| finding.to_string())
+        };
+        let keys = [ours];
+        assert_eq!(check(&note, (7, root), Some(root), &keys).unwrap().unwrap().size, 7);
+        assert_eq!(check(&note, (7, root), Some(root), &[]), Ok(None));
+        for found in [None, Some(other)] {
+            for keys in [&keys[..], &[]] {
+                let why = check(&note, (7, root), found, keys).unwrap_err();
+                assert_eq!(why, "forked: the log is not what the checkpoint states");
+            }
+        }
+        for stated in [(7, other), (6, root)] {
+            let why = check(&note, stated, Some(stated.1), &keys).unwrap_err();
+            assert_eq!(why, "changed: the signed checkpoint is not the stored one");
+        }
+        let forged = check(&format!("{text}\n{}", forge(&text)), (7, root), Some(root), &keys);
+        assert!(forged.unwrap_err().starts_with("forged: "));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crealeph_contracts::Entry;
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::entry::with_lost_payload;
 use crealeph_contracts::json::{Limits, Node, parse};
+use crealeph_contracts::log_export::{EXPORT_FORMAT, MAX_EXPORT_LINE_BYTES};
 use crealeph_contracts::scalar::TenantId;
 
 use crate::access::AccessLog;
@@ -21,10 +22,6 @@ use crate::reported::SignerLog;
 use crate::rules::LogRules;
 use crate::tree::{Tree, leaf};
 use crate::webhooks::WebhookLog;
-
-/// The longest line that is read.
-const MAX_LINE_BYTES: usize = 64 << 20;
-const FORMAT: &str = "crealeph-ledger-export-v1";
 
 /// The result for an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +38,9 @@ pub struct VerifiedExport {
     pub checkpoints: u64,
     /// How many entries a known key has signed for; later entries are not covered yet.
     pub signed_entries: u64,
+    /// The length in bytes of the lines up to the last checkpoint that a known key has signed, each with its end: what that key
+    /// vouches for.
+    pub signed_bytes: u64,
     /// How many checkpoints were signed by other keys than the known ones; they are valid, but their signers are unknown.
     pub unknown_checkpoints: u64,
     /// How many entries are only valid by the rules of their time, and would not be accepted now.
@@ -75,6 +75,9 @@ pub struct ExportVerifier {
     good: u64,
     checkpoints: u64,
     unknown_checkpoints: u64,
+    /// The lines so far, and those up to the last signed checkpoint, in bytes.
+    bytes: u64,
+    signed_bytes: u64,
 }
 
 impl ExportVerifier {
@@ -105,6 +108,8 @@ impl ExportVerifier {
             good: 0,
             checkpoints: 0,
             unknown_checkpoints: 0,
+            bytes: 0,
+            signed_bytes: 0,
         };
         verifier.check_kept()?;
         Ok(verifier)
@@ -120,9 +125,10 @@ impl ExportVerifier {
 
     /// Checks the next line, without its end.
     pub fn line(&mut self, line: &str) -> Result<(), Finding> {
+        self.bytes += line.len() as u64 + 1;
         let next = self.tree.size() + 1;
         let unreadable = |what: String| finding(FindingKind::Changed, Some(next), what);
-        let limits = Limits::own(MAX_LINE_BYTES);
+        let limits = Limits::own(MAX_EXPORT_LINE_BYTES);
         let (mut document, mut faults) = parse(line.as_bytes(), &limits);
         let readable = if document.is_none() { with_lost_payload(line) } else { None };
         if let Some(readable) = &readable {
@@ -144,11 +150,6 @@ impl ExportVerifier {
     /// How many entries were checked so far.
     pub fn entries(&self) -> u64 {
         self.tree.size()
-    }
-
-    /// How many checkpoints so far are valid and signed by a known key.
-    pub fn signed_checkpoints(&self) -> u64 {
-        self.checkpoints
     }
 
     /// Returns the result for the export.
@@ -178,6 +179,7 @@ impl ExportVerifier {
             root: self.tree.root(),
             checkpoints: self.checkpoints,
             signed_entries: self.good,
+            signed_bytes: self.signed_bytes,
             unknown_checkpoints: self.unknown_checkpoints,
             legacy_entries: self.rules.legacy(),
             approval_root: self.approvals.root().map(str::to_owned),
@@ -189,8 +191,8 @@ impl ExportVerifier {
     fn read_header(&mut self, root: Node<'_>) -> Result<(), Finding> {
         let text = |key| root.member(key).and_then(Node::string);
         let unreadable = |what: &str| finding(FindingKind::Unreadable, None, what.to_owned());
-        if text("format").as_deref() != Some(FORMAT) {
-            return Err(unreadable("the first line does not say crealeph-ledger-export-v1"));
+        if text("format").as_deref() != Some(EXPORT_FORMAT) {
+            return Err(unreadable(&format!("the first line does not say {EXPORT_FORMAT}")));
         }
         let (Some(origin), Some(tenant)) = (text("origin"), text("tenantId")) else {
             return Err(unreadable("the first line does not name the log and its tenant"));
@@ -304,7 +306,10 @@ impl ExportVerifier {
         }
         self.compare(&checkpoint, "the checkpoint in the export", is_signed)?;
         match is_signed {
-            true => self.checkpoints += 1,
+            true => {
+                self.checkpoints += 1;
+                self.signed_bytes = self.bytes;
+            }
             false => self.unknown_checkpoints += 1,
         }
         Ok(())

@@ -32,9 +32,9 @@ pub use access::AccessLog;
 pub use approvals::{ApprovalLog, EnrolledPerson, KeyMaterial, PersonKeyState};
 pub use artifacts::{ArtifactCheck, check_folder_artifacts, check_stored_artifacts};
 pub use chain::{ChainPosition, ReceiptChain};
-pub use checkpoint::{Checkpoint, CheckpointError};
+pub use checkpoint::{Checkpoint, CheckpointError, check_stored_checkpoint};
 pub use export::{ExportVerifier, VerifiedExport};
-pub use files::{CLEANED_NAME, ENVELOPE_NAME, RunFiles, RunFolder, check_folder_name, check_run_folder};
+pub use files::{CLEANED_NAME, RunFiles, RunFolder, check_folder_name, check_run_folder};
 pub use finding::{Finding, FindingKind};
 pub use inclusion::{ProofError, ProvenEntry, verify_proof};
 pub use invitations::{EnrolledPasskey, SignedInPerson};
@@ -42,8 +42,8 @@ pub use note::{NoteError, VerifierKey, VerifierKeyError};
 pub use page::{VERIFIER_MODULES, verifier_page, verifier_script};
 pub use passkey::{NewPasskey, Passkey, PasskeyError, read_new_passkey};
 pub use receipt::{
-    JournalRecord, MAX_RECEIPT_BYTES, VerifiedReceipt, check_journal, read_receipt, read_unproven,
-    verify_receipt,
+    JournalRecord, MAX_RECEIPT_BYTES, ReadReceipt, VerifiedReceipt, check_journal, read_receipt,
+    read_unproven, verify_receipt,
 };
 pub use reported::{SignerLog, reported_files};
 pub use ssh::{PersonKey, PersonKeyError, SignatureError, SignatureFacts, claimed_signer, verify_signature};

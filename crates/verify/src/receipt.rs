@@ -19,13 +19,20 @@ pub use crealeph_contracts::receipt::MAX_RECEIPT_BYTES;
 /// How many unknown fields are named.
 const MAX_FIELDS: usize = 20;
 
-/// A receipt that a known key vouches for.
+/// A receipt and the statement about it, which belong together. Nothing is proved about who made them.
 #[derive(Clone, Debug)]
-pub struct VerifiedReceipt {
+pub struct ReadReceipt {
     /// The receipt.
     pub receipt: Valid<Receipt>,
     /// The statement about it: subjects, limits, admission, sandbox.
     pub statement: Statement,
+}
+
+/// A receipt that a known key vouches for.
+#[derive(Clone, Debug)]
+pub struct VerifiedReceipt {
+    /// The receipt and the signed statement.
+    pub read: ReadReceipt,
     /// The known keys that signed it, by id.
     pub known_signers: Vec<String>,
     /// The signers that are not known, by id; their signatures are not checked.
@@ -41,27 +48,27 @@ pub fn verify_receipt(
     envelope: &[u8],
     keys: &[VerifierKey],
 ) -> Result<VerifiedReceipt, Finding> {
-    check_opened(receipt, envelope::open(envelope, keys)?)
+    let Opened { statement, known_signers, other_signers } = envelope::open(envelope, keys)?;
+    Ok(VerifiedReceipt { read: check_stated(receipt, statement)?, known_signers, other_signers })
 }
 
 /// The same without a key: receipt and envelope belong together, and nothing is proved about who made them.
 ///
 /// # Errors
 /// The first problem.
-pub fn read_unproven(receipt: &[u8], envelope: &[u8]) -> Result<VerifiedReceipt, Finding> {
-    check_opened(receipt, envelope::open_unproven(envelope)?)
+pub fn read_unproven(receipt: &[u8], envelope: &[u8]) -> Result<ReadReceipt, Finding> {
+    check_stated(receipt, envelope::open_unproven(envelope)?)
 }
 
-fn check_opened(receipt: &[u8], opened: Opened) -> Result<VerifiedReceipt, Finding> {
-    let signed = opened.statement.predicate.receipt.to_canonical();
+fn check_stated(receipt: &[u8], statement: Statement) -> Result<ReadReceipt, Finding> {
+    let signed = statement.predicate.receipt.to_canonical();
     let signed = signed.map_err(|error| Finding::changed(format!("the signed statement: {error}")))?;
     if receipt != signed.as_bytes() {
         return Err(Finding::changed(difference(receipt, &signed)));
     }
     let receipt = read_receipt(receipt)?;
-    check_statement(&opened.statement, &receipt, signed.as_bytes())?;
-    let (statement, known_signers) = (opened.statement, opened.known_signers);
-    Ok(VerifiedReceipt { receipt, statement, known_signers, other_signers: opened.other_signers })
+    check_statement(&statement, &receipt, signed.as_bytes())?;
+    Ok(ReadReceipt { receipt, statement })
 }
 
 /// What the journal of a workspace says about a run that ended.
@@ -79,8 +86,8 @@ pub struct JournalRecord<'j> {
 ///
 /// # Errors
 /// If it is another, or has another status.
-pub fn check_journal(verified: &VerifiedReceipt, journal: &JournalRecord<'_>) -> Result<(), Finding> {
-    let receipt = &verified.receipt;
+pub fn check_journal(read: &ReadReceipt, journal: &JournalRecord<'_>) -> Result<(), Finding> {
+    let receipt = &read.receipt;
     if journal.receipt_hash != Some(receipt.receipt_hash.to_string().as_str()) {
         return Err(Finding::changed("its receipt is not the one that the journal names"));
     }

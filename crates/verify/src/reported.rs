@@ -17,7 +17,7 @@ use crate::artifacts::stated_digests;
 use crate::envelope::quoted;
 use crate::finding::{Finding, FindingKind};
 use crate::note::VerifierKey;
-use crate::receipt::{VerifiedReceipt, verify_receipt};
+use crate::receipt::{ReadReceipt, VerifiedReceipt, verify_receipt};
 
 /// The signers that a log has enrolled so far.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl SignerLog {
             let report = ReceiptReport::parse(payload.as_str().as_bytes());
             let report = report.map_err(|_| invalid("is a reported receipt and cannot be read"))?;
             let verified = self.judge(&report)?;
-            return match reported_key(&verified.receipt.id) == key {
+            return match reported_key(&verified.read.receipt.id) == key {
                 true => Ok(()),
                 false => Err(invalid("holds the receipt of another run than its key names")),
             };
@@ -78,7 +78,7 @@ impl SignerLog {
         let keys: Vec<VerifierKey> = self.keys().cloned().collect();
         let (receipt, envelope) = (report.receipt.canonical(), report.envelope.canonical());
         let verified = verify_receipt(receipt.as_bytes(), envelope.as_bytes(), &keys)?;
-        reported_files(report, &verified)?;
+        reported_files(report, &verified.read)?;
         Ok(verified)
     }
 }
@@ -87,11 +87,8 @@ impl SignerLog {
 ///
 /// # Errors
 /// The first one that is not.
-pub fn reported_files(
-    report: &ReceiptReport,
-    verified: &VerifiedReceipt,
-) -> Result<Vec<(String, Vec<u8>)>, Finding> {
-    let stated = verified.statement.predicate.files.as_ref().map_or(&[][..], |files| files.as_slice());
+pub fn reported_files(report: &ReceiptReport, read: &ReadReceipt) -> Result<Vec<(String, Vec<u8>)>, Finding> {
+    let stated = read.statement.predicate.files.as_ref().map_or(&[][..], |files| files.as_slice());
     let (mut seen, mut files) = (BTreeSet::new(), Vec::new());
     for file in report.files.as_slice() {
         let name = file.name.as_str();

@@ -35,6 +35,7 @@ mod server_args;
 mod server_forms;
 mod signer;
 mod snapshot;
+mod stop;
 mod trust;
 mod typed_line;
 mod usage;

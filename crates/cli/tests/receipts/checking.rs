@@ -209,6 +209,33 @@ fn a_file_that_is_not_what_the_run_left_is_named() {
     assert!(code == 1 && reply["message"].as_str().unwrap().contains("of another state"), "{reply}");
 }
 
+/// What cannot be read is not called changed: the check ends without a judgement, and says why.
+#[test]
+fn a_file_next_to_the_receipt_that_cannot_be_read_is_not_called_changed() {
+    let mut world = World::new();
+    let (folder, _) = world.run(change_some);
+    let run = folder.to_str().unwrap();
+    let file = folder.join("work-item.json");
+    let item = fs::read(&file).unwrap();
+    // Not even root can read more than the limit.
+    fs::OpenOptions::new().write(true).open(&file).unwrap().set_len((256 << 20) + 1).unwrap();
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, &reply["error"]["code"]), (2, &serde_json::json!("too_large")), "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("work-item.json"), "{reply}");
+    // A missing one, a folder in its place and another content are all found.
+    fs::remove_file(&file).unwrap();
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, reply["kind"].as_str()), (1, Some("missing")), "{reply}");
+    fs::create_dir(&file).unwrap();
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, reply["kind"].as_str()), (1, Some("changed")), "{reply}");
+    fs::remove_dir(&file).unwrap();
+    fs::write(&file, "{}").unwrap();
+    assert_eq!(world.verify(&[run]).0, 1);
+    fs::write(&file, item).unwrap();
+    assert_eq!(world.verify(&[run]).0, 0);
+}
+
 fn replace(path: &std::path::Path, bytes: &[u8]) {
     fs::remove_file(path).unwrap();
     fs::write(path, bytes).unwrap();

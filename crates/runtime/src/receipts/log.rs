@@ -12,7 +12,7 @@ use crealeph_contracts::reported::{REPORTED_KEY, REPORTED_RECEIPT, ReceiptReport
 use crealeph_contracts::scalar::{ClientKey, Name, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, StoredEntry};
-use crealeph_verify::{VerifiedReceipt, VerifierKey, read_unproven, reported_files};
+use crealeph_verify::{ReadReceipt, VerifierKey, read_unproven, reported_files};
 use serde::Serialize;
 
 use super::signers::signer_log;
@@ -52,7 +52,7 @@ pub struct LoggedRun {
     /// The receipt was made elsewhere.
     pub is_reported: bool,
     /// The receipt and its statement, if the log has them whole; who signed is not checked.
-    read: Option<VerifiedReceipt>,
+    read: Option<ReadReceipt>,
 }
 
 /// A run as it is listed.

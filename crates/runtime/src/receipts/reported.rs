@@ -10,7 +10,7 @@ use crealeph_contracts::reported::{REPORTED_RECEIPT, ReceiptReport, reported_key
 use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{AppendError, AppendedEntry, EntryRefusal, Ledger, LedgerError, StoredEntry};
-use crealeph_verify::{Finding, VerifiedReceipt};
+use crealeph_verify::{Finding, ReadReceipt};
 
 use super::log::reported_hash;
 use super::signers::signer_log;
@@ -84,13 +84,13 @@ pub fn record_report(
 ) -> Result<AppendedEntry, ReceiptReportError> {
     for _ in 0..MAX_READS {
         let (signers, end) = signer_log(ledger, tenant)?;
-        let verified = signers.judge(report).map_err(ReceiptReportError::Refused)?;
-        let run = verified.receipt.id;
+        let read = signers.judge(report).map_err(ReceiptReportError::Refused)?.read;
+        let run = read.receipt.id;
         let key = ClientKey::parse(&reported_key(&run))?;
-        if let Some(StoredEntry { id, seq, created_at, .. }) = same(ledger, tenant, &key, &verified)? {
+        if let Some(StoredEntry { id, seq, created_at, .. }) = same(ledger, tenant, &key, &read)? {
             return Ok(AppendedEntry { id, seq, created_at, is_repeat: true });
         }
-        let draft = draft(robot, report, &verified, key)?;
+        let draft = draft(robot, report, &read, key)?;
         match ledger.append_at(tenant, end, vec![(None, draft)]) {
             Err(AppendError::Refused { refusal: EntryRefusal::Moved { .. }, .. }) => {}
             Err(AppendError::Ledger(error)) => return Err(error.into()),
@@ -106,29 +106,29 @@ fn same(
     ledger: &Ledger,
     tenant: &TenantId,
     key: &ClientKey,
-    verified: &VerifiedReceipt,
+    read: &ReadReceipt,
 ) -> Result<Option<StoredEntry>, ReceiptReportError> {
     let Some(entry) = ledger.get_by_key(tenant, key)? else { return Ok(None) };
-    match reported_hash(&entry) == Some(verified.receipt.receipt_hash) {
+    match reported_hash(&entry) == Some(read.receipt.receipt_hash) {
         true => Ok(Some(entry)),
-        false => Err(ReceiptReportError::Another(verified.receipt.id)),
+        false => Err(ReceiptReportError::Another(read.receipt.id)),
     }
 }
 
 fn draft(
     robot: Option<&RobotId>,
     report: &ReceiptReport,
-    verified: &VerifiedReceipt,
+    read: &ReadReceipt,
     key: ClientKey,
 ) -> Result<Draft, ReceiptReportError> {
-    let state = match verified.receipt.status {
+    let state = match read.receipt.status {
         ReceiptStatus::Succeeded => Literal::new("succeeded"),
         ReceiptStatus::Failed => Literal::new("failed"),
     };
     Ok(Draft {
         robot_id: robot.cloned().unwrap_or_else(|| NO_ROBOT.into()),
         module: WORK_MODULE.into(),
-        source: Name::parse(verified.receipt.agent_id.as_str())?,
+        source: Name::parse(read.receipt.agent_id.as_str())?,
         kind: Name::from(REPORTED_RECEIPT),
         state: Name::from(state),
         payload: JsonObject::of("the reported receipt", report)?,

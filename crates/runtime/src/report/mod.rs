@@ -34,7 +34,7 @@ pub use executions::{
     ArtifactStory, AttemptStory, CalledAgentStory, EventStory, EvidenceStory, ExecutionRow, ExecutionSection,
     ExecutionStory, ReplayProof, RuleStory, execution_story,
 };
-pub use proof::{CheckpointProof, LogProof, ProofStatus, ReceiptProof};
+pub use proof::{CheckpointProof, LogProof, ProofStatus, ReceiptProof, run_fault};
 pub use runs::{
     AccountStory, AdmissionStory, AgentStory, BoundStory, ChangeStory, CommitStory, ConnectionStory,
     EarlierRunStory, FigureStory, FileStory, OpenRuns, RunRow, RunSection, RunStory, RunVerdictStory,

@@ -1,18 +1,17 @@
 //! What of a report is proved: receipts, and the checkpoint of the log. `crealeph-verify` judges; here its answers become values.
 
-use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Seq, StoredEntry};
 use crealeph_verify::{
-    CLEANED_NAME, Checkpoint, Finding, JournalRecord, RunFolder, VerifiedReceipt, VerifierKey, check_journal,
-    check_run_folder, read_unproven, verify_receipt,
+    CLEANED_NAME, Finding, JournalRecord, ReadReceipt, RunFiles, RunFolder, VerifierKey, check_folder_name,
+    check_journal, check_run_folder, check_stored_checkpoint, read_unproven, verify_receipt,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{ReportError, ReportSource};
-use crate::work::receipt::{ENVELOPE_FILE, NAME_PREFIX, RECEIPT_FILE};
-use crate::work::{RunReader, RunState, RunSummary};
+use crate::work::receipt::{ENVELOPE_FILE, NAME_PREFIX, RECEIPT_FILE, Signer};
+use crate::work::{RunReader, RunState, RunSummary, RunsError};
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -72,19 +71,35 @@ impl ReceiptProof {
     }
 }
 
+/// What of a run in a workspace is not what its receipt, or the statement of the held change, says; nothing if everything is, or if
+/// there is nothing yet to compare with. Without a signer, and so without keys, nothing is proved about who made the receipt.
+///
+/// # Errors
+/// When something of it cannot be read.
+pub fn run_fault(
+    reader: &RunReader,
+    summary: &RunSummary,
+    signer: Option<&Signer>,
+    keys: &[VerifierKey],
+) -> Result<Option<String>, ReportError> {
+    let (proof, _) = of_run(reader, summary, signer, keys)?;
+    Ok(proof.detail.filter(|_| proof.status == ProofStatus::Refused))
+}
+
 /// Checks the receipt of a run that is in a workspace, with everything next to it. A statement is returned only if it is the
 /// receipt's own.
 pub(super) fn of_run(
     reader: &RunReader,
-    source: &ReportSource<'_>,
     summary: &RunSummary,
-) -> Result<(ReceiptProof, Option<VerifiedReceipt>), ReportError> {
+    signer: Option<&Signer>,
+    keys: &[VerifierKey],
+) -> Result<(ReceiptProof, Option<ReadReceipt>), ReportError> {
     match summary.state {
         RunState::Running => return Ok((absent("the run is in progress"), None)),
         RunState::Unsettled => {
             return Ok((absent("its process ended; `crealeph work recover` finishes it"), None));
         }
-        RunState::Held => return Ok((held(reader, source, &summary.run)?, None)),
+        RunState::Held => return Ok((held(reader, signer, &summary.run)?, None)),
         RunState::Ended(_) | RunState::Interrupted => {}
     }
     let receipt = reader.file(&summary.run, RECEIPT_FILE)?;
@@ -93,37 +108,69 @@ pub(super) fn of_run(
         let missing = "its receipt or the signed statement next to it is missing".to_owned();
         return Ok((ReceiptProof::new(ProofStatus::Refused, Some(missing)), None));
     };
-    let keys = receipt_keys(source.keys);
-    let verified = match open(&receipt, &envelope, &keys) {
-        Ok(verified) => verified,
+    let keys = receipt_keys(keys);
+    let opened = match OpenedReceipt::open(&receipt, &envelope, &keys) {
+        Ok(opened) => opened,
         Err(finding) => return Ok((refused(finding), None)),
     };
+    let proof = match check_beside(reader, summary, &opened.read, &keys) {
+        Ok(beside) => {
+            ReceiptProof { checked_files: beside.checked, absent_files: beside.absent, ..opened.proof() }
+        }
+        Err(RunStop::Finding(finding)) => refused(finding),
+        Err(RunStop::Runs(error)) => return Err(error.into()),
+    };
+    Ok((proof, Some(opened.read)))
+}
+
+/// Something of a run is wrong, or cannot be read.
+enum RunStop {
+    Finding(Finding),
+    Runs(RunsError),
+}
+
+impl From<Finding> for RunStop {
+    fn from(finding: Finding) -> Self {
+        RunStop::Finding(finding)
+    }
+}
+
+impl From<RunsError> for RunStop {
+    fn from(error: RunsError) -> Self {
+        RunStop::Runs(error)
+    }
+}
+
+/// Checks a receipt against everything in its run's folder, and against the journal.
+fn check_beside(
+    reader: &RunReader,
+    summary: &RunSummary,
+    read: &ReadReceipt,
+    keys: &[VerifierKey],
+) -> Result<RunFiles, RunStop> {
+    check_folder_name(read, &summary.run.to_string())?;
+    let folder = reader.folder(&summary.run);
+    let content = |name: &str| match std::fs::symlink_metadata(folder.join(name)) {
+        // A link or a folder is not what the run left.
+        Ok(metadata) if !metadata.is_file() => Ok(None),
+        _ => Ok(reader.file(&summary.run, name)?),
+    };
     let names = reader.names(&summary.run)?;
-    let beside = check_run_folder::<Finding>(
-        &verified,
+    let beside = check_run_folder::<RunStop>(
+        read,
         RunFolder { names: &names, is_alone: false },
-        (!keys.is_empty()).then_some(&keys),
-        |name| reader.file(&summary.run, name).ok().flatten(),
-        || Ok(reader.file(&summary.run, CLEANED_NAME).ok().flatten()),
-    );
+        (!keys.is_empty()).then_some(keys),
+        content,
+        || content(CLEANED_NAME),
+    )?;
     let receipt_hash = summary.receipt_hash.map(|hash| hash.to_string());
     let journal = JournalRecord {
         receipt_hash: receipt_hash.as_deref(),
         outcome: summary.state.as_str(),
         is_success: summary.state == RunState::Ended(RunStatus::Success),
     };
-    let checked = beside.and_then(|beside| check_journal(&verified, &journal).map(|()| beside));
-    Ok(match checked {
-        Ok(beside) => {
-            let proof = ReceiptProof {
-                checked_files: beside.checked,
-                absent_files: beside.absent,
-                ..known(&verified, &keys)
-            };
-            (proof, Some(verified))
-        }
-        Err(finding) => (refused(finding), Some(verified)),
-    })
+    check_journal(read, &journal)?;
+    Ok(beside)
 }
 
 /// Checks the receipt that an entry of the log holds.
@@ -131,10 +178,9 @@ pub(super) fn of_entry(
     receipt: &str,
     envelope: &str,
     keys: &[VerifierKey],
-) -> (ReceiptProof, Option<VerifiedReceipt>) {
-    let keys = receipt_keys(keys);
-    match open(receipt.as_bytes(), envelope.as_bytes(), &keys) {
-        Ok(verified) => (known(&verified, &keys), Some(verified)),
+) -> (ReceiptProof, Option<ReadReceipt>) {
+    match OpenedReceipt::open(receipt.as_bytes(), envelope.as_bytes(), &receipt_keys(keys)) {
+        Ok(opened) => (opened.proof(), Some(opened.read)),
         Err(finding) => (refused(finding), None),
     }
 }
@@ -149,10 +195,28 @@ fn receipt_keys(keys: &[VerifierKey]) -> Vec<VerifierKey> {
     keys.iter().filter(|key| key.name().starts_with(NAME_PREFIX)).cloned().collect()
 }
 
-fn open(receipt: &[u8], envelope: &[u8], keys: &[VerifierKey]) -> Result<VerifiedReceipt, Finding> {
-    match keys.is_empty() {
-        true => read_unproven(receipt, envelope),
-        false => verify_receipt(receipt, envelope, keys),
+/// A receipt that belongs to its statement, and the keys that have signed it, if there were any to check with.
+struct OpenedReceipt {
+    read: ReadReceipt,
+    signers: Option<Vec<String>>,
+}
+
+impl OpenedReceipt {
+    fn open(receipt: &[u8], envelope: &[u8], keys: &[VerifierKey]) -> Result<OpenedReceipt, Finding> {
+        if keys.is_empty() {
+            return Ok(OpenedReceipt { read: read_unproven(receipt, envelope)?, signers: None });
+        }
+        let verified = verify_receipt(receipt, envelope, keys)?;
+        Ok(OpenedReceipt { read: verified.read, signers: Some(verified.known_signers) })
+    }
+
+    fn proof(&self) -> ReceiptProof {
+        let status = if self.signers.is_some() { ProofStatus::Verified } else { ProofStatus::Unproven };
+        ReceiptProof {
+            receipt_hash: Some(self.read.receipt.receipt_hash.to_string()),
+            signers: self.signers.iter().flatten().cloned().collect(),
+            ..ReceiptProof::new(status, None)
+        }
     }
 }
 
@@ -160,18 +224,9 @@ fn refused(finding: Finding) -> ReceiptProof {
     ReceiptProof::new(ProofStatus::Refused, Some(finding.what))
 }
 
-fn known(verified: &VerifiedReceipt, keys: &[VerifierKey]) -> ReceiptProof {
-    let status = if keys.is_empty() { ProofStatus::Unproven } else { ProofStatus::Verified };
-    ReceiptProof {
-        receipt_hash: Some(verified.receipt.receipt_hash.to_string()),
-        signers: verified.known_signers.clone(),
-        ..ReceiptProof::new(status, None)
-    }
-}
-
 /// A change that is held has no receipt yet, and a statement of what was held.
-fn held(reader: &RunReader, source: &ReportSource<'_>, run: &Uuid) -> Result<ReceiptProof, ReportError> {
-    let Some(signer) = source.signer else { return Ok(absent("it awaits approval")) };
+fn held(reader: &RunReader, signer: Option<&Signer>, run: &Uuid) -> Result<ReceiptProof, ReportError> {
+    let Some(signer) = signer else { return Ok(absent("it awaits approval")) };
     Ok(match reader.held_fault(run, signer)? {
         None => absent("it awaits approval, and is as it was when it was held"),
         Some(what) => {
@@ -230,9 +285,11 @@ pub(super) fn log(source: &ReportSource<'_>) -> Result<Option<LogProof>, ReportE
     let keys: Vec<VerifierKey> =
         source.keys.iter().filter(|key| key.name() == place.origin).cloned().collect();
     let checkpoint = newest.map(|checkpoint| {
-        let (status, detail) = match judge(&checkpoint.note, checkpoint.root, root_then, &keys) {
-            Ok(status) => (status, None),
-            Err(detail) => (ProofStatus::Refused, Some(detail)),
+        let stated = (checkpoint.size, checkpoint.root);
+        let (status, detail) = match check_stored_checkpoint(&checkpoint.note, stated, root_then, &keys) {
+            Ok(Some(_)) => (ProofStatus::Verified, None),
+            Ok(None) => (ProofStatus::Unproven, None),
+            Err(finding) => (ProofStatus::Refused, Some(finding.what)),
         };
         CheckpointProof { status, detail, entries: checkpoint.size }
     });
@@ -243,23 +300,4 @@ pub(super) fn log(source: &ReportSource<'_>) -> Result<Option<LogProof>, ReportE
         root: place.root.to_string(),
         checkpoint,
     }))
-}
-
-fn judge(
-    note: &str,
-    stated: Sha256,
-    found: Option<Sha256>,
-    keys: &[VerifierKey],
-) -> Result<ProofStatus, String> {
-    if found != Some(stated) {
-        return Err("the log is not what the checkpoint states".to_owned());
-    }
-    if keys.is_empty() {
-        return Ok(ProofStatus::Unproven);
-    }
-    let checkpoint = Checkpoint::open(note, keys).map_err(|error| error.to_string())?;
-    match checkpoint.root == stated {
-        true => Ok(ProofStatus::Verified),
-        false => Err("the signed checkpoint is not the stored one".to_owned()),
-    }
 }

@@ -6,7 +6,9 @@ mod script;
 mod signer;
 mod statement;
 
-use crealeph_contracts::attestation::{Admission, RECEIPT_NAME, SandboxFacts, StatedBounds};
+use crealeph_contracts::attestation::{
+    Admission, ENVELOPE_NAME, ITEM_NAME, RECEIPT_NAME, SandboxFacts, StatedBounds,
+};
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::entry::{Draft, Lineage};
@@ -43,13 +45,13 @@ const FAILED: Literal = Literal::new("failed");
 /// The receipt's file in a run's folder.
 pub const RECEIPT_FILE: &str = RECEIPT_NAME;
 /// The signed statement next to it.
-pub const ENVELOPE_FILE: &str = "RECEIPT.dsse.json";
+pub const ENVELOPE_FILE: &str = ENVELOPE_NAME;
 /// The diff next to it.
 pub const DIFF_FILE: &str = "change.diff";
 /// How it ended.
 pub(crate) const RESULT_FILE: &str = "result.json";
 /// The work item next to it.
-pub const ITEM_FILE: &str = "work-item.json";
+pub const ITEM_FILE: &str = ITEM_NAME;
 
 /// DeltaLists by class (R28).
 #[derive(Clone, Debug, Default, PartialEq)]

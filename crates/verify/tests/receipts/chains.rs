@@ -64,7 +64,7 @@ fn names(case: &Value, field: &str) -> Vec<String> {
 
 /// The first verifier's answer.
 fn first_answer(given: &[(&String, &Sealed)], own: &Sealed, kept: &[String], keys: &[VerifierKey]) -> String {
-    let verified = verify_receipt(own.receipt.as_bytes(), own.envelope.as_bytes(), keys).unwrap();
+    let verified = verify_receipt(own.receipt.as_bytes(), own.envelope.as_bytes(), keys).unwrap().read;
     let mut chain = ReceiptChain::new(&verified, keys);
     let added = given.iter().try_for_each(|(name, it)| {
         chain.add(&path(name), &it.folder, it.receipt.as_bytes(), it.envelope.as_bytes())

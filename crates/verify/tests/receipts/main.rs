@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crealeph_contracts::digest::{Blake3, ContentDigests};
 use crealeph_verify::{
-    CLEANED_NAME, Finding, FindingKind, JournalRecord, ReceiptChain, RunFolder, VerifierKey,
+    CLEANED_NAME, Finding, FindingKind, JournalRecord, ReceiptChain, RunFolder, VerifiedReceipt, VerifierKey,
     check_folder_artifacts, check_folder_name, check_journal, check_run_folder, check_stored_artifacts,
     read_receipt, read_unproven, verify_receipt,
 };
@@ -89,13 +89,21 @@ fn sealed(case: &Case) -> (String, String) {
     (receipt, case.replaced("envelope_text", canonical_text(&envelope)))
 }
 
+/// A receipt that is read without a key: all of its signers are unknown.
+fn unproven(receipt: &str, envelope: &str) -> Result<VerifiedReceipt, Finding> {
+    let read = read_unproven(receipt.as_bytes(), envelope.as_bytes())?;
+    let other_signers =
+        read.statement.predicate.signers.as_slice().iter().map(|id| id.as_str().to_owned()).collect();
+    Ok(VerifiedReceipt { read, known_signers: Vec::new(), other_signers })
+}
+
 /// The answer of all checks about a case, in one line.
 fn answer(case: &Case) -> Result<String, Finding> {
     let (receipt, envelope) = sealed(case);
     let keys: Vec<VerifierKey> = case.keys("keys").into_iter().map(|key| key.verifier).collect();
     let is_unproven = case.flag("unproven");
-    let verified = match is_unproven {
-        true => read_unproven(receipt.as_bytes(), envelope.as_bytes())?,
+    let VerifiedReceipt { read: verified, known_signers, other_signers } = match is_unproven {
+        true => unproven(&receipt, &envelope)?,
         false => verify_receipt(receipt.as_bytes(), envelope.as_bytes(), &keys)?,
     };
     check_folder_name(&verified, case.text("folder").unwrap_or(RUN))?;
@@ -114,7 +122,8 @@ fn answer(case: &Case) -> Result<String, Finding> {
         names.push(CLEANED_NAME.to_owned());
     }
     let folder = RunFolder { names: &names, is_alone: case.flag("alone") };
-    let read = |name: &str| files.get(name).filter(|_| name != unreadable).map(|it| it.clone().into_bytes());
+    let read =
+        |name: &str| Ok(files.get(name).filter(|_| name != unreadable).map(|it| it.clone().into_bytes()));
     let known = (!is_unproven).then_some(keys.as_slice());
     let run_files = check_run_folder(&verified, folder, known, read, || Ok::<_, Finding>(cleaned))?;
     let artifacts = match case.get("against_folder") {
@@ -143,8 +152,8 @@ fn answer(case: &Case) -> Result<String, Finding> {
         ("checked", &run_files.checked),
         ("absent", &run_files.absent),
         ("uncovered", &run_files.uncovered),
-        ("signed", &verified.known_signers),
-        ("others", &verified.other_signers),
+        ("signed", &known_signers),
+        ("others", &other_signers),
     ];
     for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
         line.push_str(&format!("; {name} {}", list.join(" ")));
@@ -259,7 +268,7 @@ fn question(receipt: &str, envelope: &str, keys: &[Key], is_unproven: bool) -> (
     let (texts, keys): (Vec<&str>, Vec<VerifierKey>) =
         keys.iter().map(|key| (key.text.as_str(), key.verifier.clone())).unzip();
     let verified = match is_unproven {
-        true => read_unproven(receipt.as_bytes(), envelope.as_bytes()),
+        true => unproven(receipt, envelope),
         false => verify_receipt(receipt.as_bytes(), envelope.as_bytes(), &keys),
     };
     let expected = match verified {
@@ -375,11 +384,50 @@ fn an_envelope_has_bounds() {
     assert_eq!(signed(101), "unreadable: the envelope has more than 100 signatures");
 }
 
+/// Why a check ended.
+#[derive(Debug, PartialEq)]
+enum Stop {
+    Finding(Finding),
+    Unreadable(String),
+}
+
+impl From<Finding> for Stop {
+    fn from(finding: Finding) -> Self {
+        Stop::Finding(finding)
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_called_changed() {
+    let (receipt, envelope) = honest();
+    let own = Key::named("own").verifier;
+    let verified =
+        verify_receipt(receipt.as_bytes(), envelope.as_bytes(), std::slice::from_ref(&own)).unwrap();
+    let files = run::beside();
+    let names: Vec<String> = files.keys().cloned().collect();
+    for name in &names {
+        let check = |outcome: Result<Option<Vec<u8>>, Stop>| {
+            let mut outcome = Some(outcome);
+            let read = |asked: &str| match asked == name {
+                true => outcome.take().unwrap(),
+                false => Ok(files.get(asked).map(|text| text.clone().into_bytes())),
+            };
+            let folder = RunFolder { names: &names, is_alone: false };
+            check_run_folder(&verified.read, folder, Some(std::slice::from_ref(&own)), read, || Ok(None))
+        };
+        let denied = || Stop::Unreadable(format!("permission denied: {name}"));
+        assert_eq!(check(Err(denied())), Err(denied()));
+        let is_changed =
+            |found| matches!(found, Err(Stop::Finding(finding)) if finding.kind == FindingKind::Changed);
+        assert!(is_changed(check(Ok(None))) && is_changed(check(Ok(Some(Vec::new())))), "{name}");
+    }
+}
+
 #[test]
 fn a_chain_takes_only_receipts_of_its_workspace_that_are_signed_and_in_their_own_folder() {
     let (receipt, envelope) = honest();
     let keys = [Key::named("own").verifier, Key::named("foreign").verifier];
-    let verified = verify_receipt(receipt.as_bytes(), envelope.as_bytes(), &keys).unwrap();
+    let verified = verify_receipt(receipt.as_bytes(), envelope.as_bytes(), &keys).unwrap().read;
     let case = |text: &str| Case { fields: serde_json::from_str(text).unwrap(), used: Default::default() };
     let foreign = sealed(&case(
         r#"{"signers":"foreign","statement":{"/predicate/workspace":"crealeph-workspace/two"}}"#,

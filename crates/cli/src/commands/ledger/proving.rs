@@ -5,6 +5,7 @@ use std::io::{BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use crealeph_contracts::log_export::{MAX_EXPORT_HEADER_BYTES, MAX_EXPORT_LINE_BYTES};
 use crealeph_ledger::{AuditFaultKind, ExportSummary, ImportSummary, Ledger, LedgerError, Seq};
 use crealeph_runtime::client::ClientError;
 use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
@@ -15,6 +16,7 @@ use super::reading::find;
 use super::writing::read_text;
 use super::{At, CommandOutcome, Settled};
 use crate::commands::place::{Place, RemoteLog};
+use crate::commands::stop::Stop;
 use crate::commands::tell_finding;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure, ServerFailure};
 use crate::input::{Line, Reader, Source, next_line};
@@ -24,10 +26,6 @@ use crate::progress::{Counted, CountedLines, Progress};
 
 /// The largest proof file that is read.
 const MAX_PROOF_BYTES: usize = 64 << 20;
-/// The longest first line of an export that is read.
-const MAX_HEADER_BYTES: usize = 64 << 10;
-/// The longest line of an export that is read.
-const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// A log with more entries than this takes a moment to check.
 const LARGE_LOG: u64 = 100_000;
@@ -193,9 +191,17 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(super) fn run(self, at: At, output: &mut Output) -> Result<CommandOutcome, Failure> {
+        let is_json = at.json || !output.is_for_person();
+        match self.check(at) {
+            Ok(verified) => tell(&verified, is_json, output),
+            Err(Stop::Finding(finding)) => tell_finding(&finding, "seq", is_json, output),
+            Err(Stop::Failure(failure)) => Err(failure),
+        }
+    }
+
+    fn check(self, at: At) -> Result<VerifiedExport, Stop> {
         let mut keys = read_keys(&self.key)?;
         let are_kept = !keys.is_empty();
-        let is_json = at.json || !output.is_for_person();
         // An export needs no ledger, and so nothing of the configuration.
         let place = if self.export.is_some() { None } else { Some(at.place()?) };
         let (ledger, remote) = match place {
@@ -222,12 +228,9 @@ impl Verify {
         }
         let kept = self.checkpoint.iter().map(|path| read_text(path)).collect::<Result<Vec<_>, _>>()?;
         let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
-        let verifier = match ExportVerifier::new(keys, &kept) {
-            Ok(verifier) if are_kept => verifier,
-            Ok(verifier) => verifier.with_keys_of_the_ledger(),
-            Err(finding) => return tell_finding(&finding, "seq", is_json, output),
-        };
-        let checked = match (&ledger, remote) {
+        let verifier = ExportVerifier::new(keys, &kept)?;
+        let verifier = if are_kept { verifier } else { verifier.with_keys_of_the_ledger() };
+        let verified = match (&ledger, remote) {
             (Some((ledger, at, size)), _) => check_ledger(ledger, at, *size, verifier)?,
             (None, Some(remote)) => {
                 let (source, reader) = remote.export()?;
@@ -239,33 +242,27 @@ impl Verify {
                 check_export(&source, reader, verifier)?
             }
         };
-        let verified = match checked {
-            Ok(verified) => verified,
-            Err(finding) => return tell_finding(&finding, "seq", is_json, output),
-        };
         if let Some((ledger, at, size)) = &ledger {
-            if let Some(finding) = audit_ledger(ledger, at, *size)? {
-                return tell_finding(&finding, "seq", is_json, output);
-            }
+            audit_ledger(ledger, at, *size)?;
             if let Some(what) = ledger.unchecked(&at.tenant)? {
                 note!("not checked: {what}");
             }
         }
-        tell(&verified, is_json, output)
+        Ok(verified)
     }
 }
 
 /// What the ledger's own tables say in addition to the entries: columns, indexes, other rows, the schema.
-fn audit_ledger(ledger: &Ledger, at: &Settled, size: u64) -> Result<Option<Finding>, Failure> {
+fn audit_ledger(ledger: &Ledger, at: &Settled, size: u64) -> Result<(), Stop> {
     let mut progress = Progress::alone("entries compared with the tables").of(Some(size));
     // The database checks its storage first, which takes a while for a large one.
     if size > LARGE_LOG {
         progress.begin();
     }
     let fault = match ledger.audit_reporting(&at.tenant, &mut |seq| progress.reach(seq.get(), Some(size))) {
-        Ok(None) => return Ok(None),
+        Ok(None) => return Ok(()),
         Ok(Some(fault)) => fault,
-        Err(error @ LedgerError::Damaged { .. }) => return Ok(Some(damaged(&error, None))),
+        Err(error @ LedgerError::Damaged { .. }) => return Err(damaged(&error, None).into()),
         Err(error) => return Err(error.into()),
     };
     let kind = match fault.kind {
@@ -276,7 +273,7 @@ fn audit_ledger(ledger: &Ledger, at: &Settled, size: u64) -> Result<Option<Findi
         AuditFaultKind::Schema => FindingKind::Schema,
         _ => FindingKind::Changed,
     };
-    Ok(Some(Finding { kind, seq: fault.seq.map(Seq::get), what: fault.what }))
+    Err(Finding { kind, seq: fault.seq.map(Seq::get), what: fault.what }.into())
 }
 
 /// Bytes that are not an entry, as a finding.
@@ -293,14 +290,12 @@ fn check_export(
     source: &Source,
     reader: Reader,
     mut verifier: ExportVerifier,
-) -> Result<Result<VerifiedExport, Finding>, Failure> {
+) -> Result<VerifiedExport, Stop> {
     let mut lines = ExportLines::new(source, reader, "entries verified");
     while let Some(line) = lines.next()? {
-        if let Err(finding) = verifier.line(&line) {
-            return Ok(Err(finding));
-        }
+        verifier.line(&line)?;
     }
-    Ok(verifier.finish())
+    Ok(verifier.finish()?)
 }
 
 /// The lines of an export, within bounds, counted for a person.
@@ -319,7 +314,7 @@ impl<'s> ExportLines<'s> {
     fn next(&mut self) -> Result<Option<String>, Failure> {
         self.number += 1;
         // What never ends is refused at once: the first line of an export is short.
-        let limit = if self.number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
+        let limit = if self.number == 1 { MAX_EXPORT_HEADER_BYTES } else { MAX_EXPORT_LINE_BYTES };
         match next_line(&mut self.reader, limit).map_err(|error| self.source.failure(error))? {
             Line::End => Ok(None),
             Line::Whole(line) => {
@@ -339,19 +334,19 @@ fn check_ledger(
     at: &Settled,
     size: u64,
     verifier: ExportVerifier,
-) -> Result<Result<VerifiedExport, Finding>, Failure> {
+) -> Result<VerifiedExport, Stop> {
     let progress = Progress::alone("entries verified").of(Some(size));
     let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None, progress };
     match ledger.export(&at.tenant, &mut lines) {
-        Ok(Some(_)) => Ok(lines.verifier.finish()),
+        Ok(Some(_)) => Ok(lines.verifier.finish()?),
         Ok(None) => {
             Err(LedgerFailure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }
                 .into())
         }
         Err(error) => match (lines.finding, error) {
-            (Some(finding), _) => Ok(Err(finding)),
+            (Some(finding), _) => Err(finding.into()),
             (None, error @ LedgerError::Damaged { .. }) => {
-                Ok(Err(damaged(&error, Some(lines.verifier.entries() + 1))))
+                Err(damaged(&error, Some(lines.verifier.entries() + 1)).into())
             }
             (None, error) => Err(error.into()),
         },
@@ -371,16 +366,10 @@ pub(super) fn import_signed(
     let mut verifier = ExportVerifier::new(keys, &[]).map_err(|finding| refused(1, finding.to_string()))?;
     // The export may be a pipe, and a file may change: what is taken is what was checked.
     let mut spool = BufWriter::new(tempfile::tempfile().map_err(unspooled)?);
-    let (mut length, mut signed_length) = (0u64, 0u64);
     let mut lines = ExportLines::new(source, input, "entries verified");
     while let Some(line) = lines.next()? {
-        let before = verifier.signed_checkpoints();
         verifier.line(&line).map_err(|finding| refused(lines.number, finding.to_string()))?;
         spool.write_all(line.as_bytes()).and_then(|()| spool.write_all(b"\n")).map_err(unspooled)?;
-        length += line.len() as u64 + 1;
-        if verifier.signed_checkpoints() > before {
-            signed_length = length;
-        }
     }
     let verified = verifier.finish().map_err(|finding| refused(1, finding.to_string()))?;
     if verified.checkpoints == 0 {
@@ -389,8 +378,8 @@ pub(super) fn import_signed(
     drop(lines);
     let mut spool = spool.into_inner().map_err(|error| unspooled(error.into_error()))?;
     spool.rewind().map_err(unspooled)?;
-    let progress = Progress::alone("entries imported").of(Some(signed_length));
-    let inner = BufReader::new(spool.take(signed_length));
+    let progress = Progress::alone("entries imported").of(Some(verified.signed_bytes));
+    let inner = BufReader::new(spool.take(verified.signed_bytes));
     let imported = ledger.import_start(&mut Counted { inner, progress })?;
     Ok((imported, verified))
 }
@@ -437,6 +426,7 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
         approval_root,
         verdicts,
         unsettled_landings,
+        ..
     } = verified;
     if is_json {
         output.report_line(&json!({

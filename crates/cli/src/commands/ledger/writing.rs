@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, parse};
+use crealeph_contracts::log_export::MAX_EXPORT_HEADER_BYTES;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::short_id::NamedKind;
 use crealeph_ledger::{Ledger, Location};
@@ -27,8 +28,6 @@ const BATCH_LINES: usize = 500;
 /// Bytes of lines after which a batch is written. Canonical form makes at most five times as many of them (`1e20`), and
 /// with one more line of any size they must fit into the ledger's batch.
 const BATCH_BYTES: usize = 2 << 20;
-/// The longest first line of an export that is looked at.
-const MAX_HEADER_BYTES: u64 = 64 << 10;
 
 pub(super) fn init(at: &Settled) -> Result<CommandOutcome, Failure> {
     at.claim()?;
@@ -220,7 +219,7 @@ impl Import {
         let source = Source::new(self.file);
         let mut input = source.open()?;
         let mut header = Vec::new();
-        let read = input.by_ref().take(MAX_HEADER_BYTES).read_until(b'\n', &mut header);
+        let read = input.by_ref().take(MAX_EXPORT_HEADER_BYTES as u64).read_until(b'\n', &mut header);
         read.map_err(|error| source.failure(error))?;
         check_tenant(&header, &at.tenant)?;
         let input: Reader = BufReader::new(Box::new(Cursor::new(header).chain(input)));

@@ -4,17 +4,18 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
-use crealeph_contracts::run_result::RunStatus;
+use crealeph_runtime::report::run_fault;
 use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, Signer};
-use crealeph_runtime::work::{RunReader, RunState, RunSummary, WorkError};
+use crealeph_runtime::work::{RunReader, RunSummary};
 use crealeph_verify::{
-    CLEANED_NAME, Finding, JournalRecord, MAX_RECEIPT_BYTES, RunFiles, RunFolder, VerifiedReceipt,
-    VerifierKey, check_folder_name, check_journal, check_run_folder, read_unproven, verify_receipt,
+    CLEANED_NAME, MAX_RECEIPT_BYTES, ReadReceipt, RunFiles, RunFolder, VerifierKey, check_folder_name,
+    check_run_folder, read_unproven, verify_receipt,
 };
 
 use super::key::control;
 use super::workspace_args::WorkspaceArgs;
-use crate::failure::{ArgumentFailure, Failure, InputFailure, LedgerFailure, WorkFailure};
+use crate::commands::stop::Stop;
+use crate::failure::{Failure, InputFailure, LedgerFailure, WorkFailure};
 
 /// More than an envelope around the largest receipt.
 const MAX_ENVELOPE_BYTES: usize = 4 * MAX_RECEIPT_BYTES;
@@ -25,45 +26,6 @@ const MAX_NAMES: usize = 1000;
 
 /// The folders of stored states and contents.
 const STORED: [&str; 2] = ["states", "objects"];
-
-/// A file cannot be read, or something in it is wrong.
-pub(super) enum Stop {
-    Failure(Failure),
-    Finding(Finding),
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Stop::Failure(failure)
-    }
-}
-
-macro_rules! stops {
-    ($($failure:ty),+) => {
-        $(impl From<$failure> for Stop {
-            fn from(failure: $failure) -> Self {
-                Stop::Failure(failure.into())
-            }
-        })+
-    };
-}
-
-stops!(ArgumentFailure, InputFailure, LedgerFailure, WorkFailure);
-
-impl From<Finding> for Stop {
-    fn from(finding: Finding) -> Self {
-        Stop::Finding(finding)
-    }
-}
-
-impl Stop {
-    fn into_message(self) -> String {
-        match self {
-            Stop::Failure(failure) => failure.message(),
-            Stop::Finding(finding) => finding.what,
-        }
-    }
-}
 
 /// A receipt and the statement next to it, as they are there.
 pub(super) struct ReceiptBytes {
@@ -83,20 +45,24 @@ pub(super) fn read_receipt_bytes(file: &Path) -> Result<ReceiptBytes, Failure> {
 /// Checks everything in a run's folder.
 pub(super) fn check_folder(
     folder: &Path,
-    verified: &VerifiedReceipt,
+    run: &ReadReceipt,
     keys: Option<&[VerifierKey]>,
     is_alone: bool,
 ) -> Result<RunFiles, Stop> {
     if let Some(name) = folder.file_name().and_then(|name| name.to_str()) {
-        check_folder_name(verified, name)?;
+        check_folder_name(run, name)?;
     }
     let names = names_in(folder)?;
-    let content = |name: &str| read(&folder.join(name), MAX_FILE_BYTES).ok();
+    let content = |name: &str| match read(&folder.join(name), MAX_FILE_BYTES) {
+        // A link or a folder is not what the run left.
+        Err(InputFailure::NotFound(_) | InputFailure::NotAFile(_)) => Ok(None),
+        read => Ok(Some(read?)),
+    };
     let cleaned = || match read(&folder.join(CLEANED_NAME), MAX_ENVELOPE_BYTES) {
         Err(InputFailure::NotFound(_)) => Ok(None),
         read => Ok(Some(read?)),
     };
-    check_run_folder(verified, RunFolder { names: &names, is_alone }, keys, content, cleaned)
+    check_run_folder(run, RunFolder { names: &names, is_alone }, keys, content, cleaned)
 }
 
 fn names_in(folder: &Path) -> Result<Vec<String>, InputFailure> {
@@ -145,27 +111,8 @@ pub(super) fn mismatch(
     summary: &RunSummary,
 ) -> Result<Option<String>, Failure> {
     let signer = own_signer(workspace)?;
-    match summary.state {
-        RunState::Running | RunState::Unsettled => Ok(None),
-        RunState::Held => match signer {
-            Some(signer) => {
-                let fault = reader.held_fault(&summary.run, &signer).map_err(WorkError::from)?;
-                Ok(fault.map(|what| format!("{what} was altered since the change was held")))
-            }
-            None => Ok(None),
-        },
-        RunState::Ended(_) | RunState::Interrupted => {
-            let receipt_hash = summary.receipt_hash.map(|hash| hash.to_string());
-            let journal = JournalRecord {
-                receipt_hash: receipt_hash.as_deref(),
-                outcome: summary.state.as_str(),
-                is_success: summary.state == RunState::Ended(RunStatus::Success),
-            };
-            let checked = check_run(&reader.folder(&summary.run), signer.as_ref())
-                .and_then(|verified| Ok(check_journal(&verified, &journal)?));
-            Ok(checked.err().map(Stop::into_message))
-        }
-    }
+    let keys = signer.as_ref().map(verifier_keys).transpose()?;
+    Ok(run_fault(reader, summary, signer.as_ref(), keys.as_deref().unwrap_or(&[]))?)
 }
 
 /// The same of the run in a folder, in a workspace or exported.
@@ -174,19 +121,23 @@ pub(super) fn mismatch_in(workspace: &WorkspaceArgs, folder: &Path) -> Result<Op
     let is_own = fs::canonicalize(folder)
         .is_ok_and(|folder| workspace.folder().is_ok_and(|own| folder.starts_with(control(&own))));
     let signer = if is_own { own_signer(workspace)? } else { None };
-    Ok(check_run(folder, signer.as_ref()).err().map(Stop::into_message))
-}
-
-fn check_run(folder: &Path, signer: Option<&Signer>) -> Result<VerifiedReceipt, Stop> {
-    let keys = signer.map(verifier_keys).transpose()?;
-    let ReceiptBytes { receipt, envelope } = read_receipt_bytes(&folder.join(RECEIPT_FILE))?;
-    let verified = match &keys {
-        Some(keys) => verify_receipt(&receipt, &envelope, keys)?,
-        // Without a key: only that they belong together.
-        None => read_unproven(&receipt, &envelope)?,
+    let keys = signer.as_ref().map(verifier_keys).transpose()?;
+    let ReceiptBytes { receipt, envelope } = match read_receipt_bytes(&folder.join(RECEIPT_FILE)) {
+        Ok(bytes) => bytes,
+        Err(failure) => return Ok(Some(failure.message())),
     };
-    check_folder(folder, &verified, keys.as_deref(), false)?;
-    Ok(verified)
+    let read = match &keys {
+        Some(keys) => verify_receipt(&receipt, &envelope, keys).map(|verified| verified.read),
+        // Without a key: only that they belong together.
+        None => read_unproven(&receipt, &envelope),
+    };
+    let checked =
+        read.map_err(Stop::from).and_then(|read| check_folder(folder, &read, keys.as_deref(), false));
+    match checked {
+        Ok(_) => Ok(None),
+        Err(Stop::Finding(finding)) => Ok(Some(finding.what)),
+        Err(Stop::Failure(failure)) => Err(failure),
+    }
 }
 
 /// The keys that a signer signs with.

@@ -14,18 +14,20 @@ use crealeph_contracts::text::Shown;
 use crealeph_runtime::report::ProofStatus;
 use crealeph_runtime::work::receipt::{RECEIPT_FILE, Signer};
 use crealeph_verify::{
-    ArtifactCheck, ChainPosition, Finding, FindingKind, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey,
-    check_folder_artifacts, check_folder_name, check_stored_artifacts, read_unproven, verify_receipt,
+    ArtifactCheck, ChainPosition, Finding, FindingKind, ReadReceipt, ReceiptChain, RunFiles, VerifiedReceipt,
+    VerifierKey, check_folder_artifacts, check_folder_name, check_stored_artifacts, read_unproven,
+    verify_receipt,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::evidence::{ReceiptBytes, Stop, check_folder, read, read_receipt_bytes, verifier_keys};
+use super::evidence::{ReceiptBytes, check_folder, read, read_receipt_bytes, verifier_keys};
 use super::key::control;
 use super::named_run::named_folder;
 use super::remote_runs::{RecordedDocuments, RemoteRuns};
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::ledger::read_keys;
+use crate::commands::stop::Stop;
 use crate::commands::{CommandOutcome, tell_finding};
 use crate::failure::{ArgumentFailure, Failure, InputFailure, ServerFailure, WorkFailure};
 use crate::output::{Output, embedded, note};
@@ -80,7 +82,11 @@ pub(super) struct Verify {
 
 /// What was checked of a receipt.
 struct Checked {
-    verified: VerifiedReceipt,
+    read: ReadReceipt,
+    /// Who has signed it: as checked here, or as the server says.
+    signers: Vec<String>,
+    /// Whose signatures were not checked.
+    other_signers: Vec<String>,
     chain: Option<ChainPosition>,
     artifacts: ArtifactCheck,
     /// What is next to the receipt.
@@ -123,22 +129,23 @@ impl Verify {
             keys = verifier_keys(&Signer::known(&own, &keyring).map_err(Failure::from)?)?;
         }
         let ReceiptBytes { receipt, envelope } = read_receipt_bytes(&file)?;
-        let verified = verify_receipt(&receipt, &envelope, &keys)?;
+        let VerifiedReceipt { read, known_signers: signers, other_signers } =
+            verify_receipt(&receipt, &envelope, &keys)?;
         // The folder may be a link to that of another run.
         if let Some(name) = &asked_for {
-            check_folder_name(&verified, name)?;
+            check_folder_name(&read, name)?;
         }
-        let beside = check_folder(&folder, &verified, Some(&keys), self.alone)?;
+        let beside = check_folder(&folder, &read, Some(&keys), self.alone)?;
         let runs = self.chain.as_deref().or(folder.parent()).unwrap_or(&folder);
         let chain = match self.alone {
             true => None,
-            false => Some(check_chain(runs, &verified, &self.head, &keys)?),
+            false => Some(check_chain(runs, &read, &self.head, &keys)?),
         };
         let artifacts = match &self.files {
-            Some(files) => check_folder_artifacts(&verified, |path| digests_at(&files.join(path)))?,
-            None => check_stored(&verified, &folder)?,
+            Some(files) => check_folder_artifacts(&read, |path| digests_at(&files.join(path)))?,
+            None => check_stored(&read, &folder)?,
         };
-        Ok(Checked { verified, chain, artifacts, beside })
+        Ok(Checked { read, signers, other_signers, chain, artifacts, beside })
     }
 
     /// The receipt that a server has, checked here: with the keys that are given, else as the server says, which then is believed for
@@ -157,9 +164,9 @@ impl Verify {
         };
         let (receipt, envelope) = (receipt.get().as_bytes(), envelope.get().as_bytes());
         let keys = read_keys(&self.key)?;
-        let verified = if keys.is_empty() {
+        let (read, signers, other_signers) = if keys.is_empty() {
             let proof = server.proof(&run)?;
-            let mut verified = read_unproven(receipt, envelope)?;
+            let read = read_unproven(receipt, envelope)?;
             let detail = proof.detail.clone().unwrap_or_default();
             match proof.status {
                 ProofStatus::Verified => {}
@@ -171,25 +178,29 @@ impl Verify {
                 }
             }
             note!("the server says who signed it; give --key to check with a key that you saved");
-            verified.known_signers = proof.signers;
-            verified
+            let stated = read.statement.predicate.signers.as_slice().iter().map(ToString::to_string);
+            let other_signers = stated.filter(|id| !proof.signers.contains(id)).collect();
+            (read, proof.signers, other_signers)
         } else {
-            verify_receipt(receipt, envelope, &keys)?
+            let VerifiedReceipt { read, known_signers, other_signers } =
+                verify_receipt(receipt, envelope, &keys)?;
+            (read, known_signers, other_signers)
         };
         // The server could show another run's.
-        check_folder_name(&verified, &run.to_string())?;
+        check_folder_name(&read, &run.to_string())?;
         let artifacts = match &self.files {
-            Some(files) => check_folder_artifacts(&verified, |path| digests_at(&files.join(path)))?,
-            None => check_stored_artifacts(&verified, |_| Ok(None), |_| Ok::<_, Stop>(None))?,
+            Some(files) => check_folder_artifacts(&read, |path| digests_at(&files.join(path)))?,
+            None => check_stored_artifacts(&read, |_| Ok(None), |_| Ok::<_, Stop>(None))?,
         };
-        Ok(Checked { verified, chain: None, artifacts, beside: RunFiles::default() })
+        let beside = RunFiles::default();
+        Ok(Checked { read, signers, other_signers, chain: None, artifacts, beside })
     }
 }
 
 /// Every receipt of the workspace by itself, and all of them as one chain that has this receipt.
 fn check_chain(
     runs: &Path,
-    verified: &VerifiedReceipt,
+    receipt: &ReadReceipt,
     heads: &[String],
     keys: &[VerifierKey],
 ) -> Result<ChainPosition, Stop> {
@@ -206,7 +217,7 @@ fn check_chain(
         }
     }
     files.sort();
-    let mut chain = ReceiptChain::new(verified, keys);
+    let mut chain = ReceiptChain::new(receipt, keys);
     for file in &files {
         let ReceiptBytes { receipt, envelope } = read_receipt_bytes(file)?;
         let folder = file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy());
@@ -218,11 +229,11 @@ fn check_chain(
         let wanted = "a hash of 64 lower-case hex digits";
         kept.push(Blake3::parse(head).ok_or_else(|| ArgumentFailure::option(head, wanted))?);
     }
-    Ok(chain.position_of(&verified.receipt.receipt_hash, &kept)?)
+    Ok(chain.position_of(&receipt.receipt.receipt_hash, &kept)?)
 }
 
 /// The states before and after as they are stored next to the run or in its workspace, and the stored contents.
-fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<ArtifactCheck, Stop> {
+fn check_stored(receipt: &ReadReceipt, folder: &Path) -> Result<ArtifactCheck, Stop> {
     let places = [Some(folder), folder.parent().and_then(Path::parent)];
     let store = places.into_iter().flatten().find(|place| place.join("states").is_dir());
     let manifest = |hash: &Blake3| {
@@ -242,7 +253,7 @@ fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<ArtifactChe
             _ => Ok(None),
         }
     };
-    check_stored_artifacts(verified, manifest, content)
+    check_stored_artifacts(receipt, manifest, content)
 }
 
 /// The digests of a file, or of a link's target; nothing if there is neither.
@@ -276,16 +287,16 @@ fn is_gone(error: &std::io::Error) -> bool {
 }
 
 fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<CommandOutcome, Failure> {
-    let Checked { verified, chain, artifacts, beside } = checked;
-    let receipt = &verified.receipt;
+    let Checked { read, signers, chain, artifacts, beside, .. } = checked;
+    let receipt = &read.receipt;
     let files = receipt.artifacts.as_slice().len();
     if is_json {
         output.report_line(&VerifiedLine::new(checked)?)?;
     } else {
         output.line(&format!("receipt {} by {}: {}", receipt.id, receipt.agent_id, receipt.status))?;
-        output.line(&format!("  signed by  {}", verified.known_signers.join(", ")))?;
+        output.line(&format!("  signed by  {}", signers.join(", ")))?;
         output.line(&format!("  hash       {}", receipt.receipt_hash))?;
-        for line in provenance_lines(&verified.statement.predicate) {
+        for line in provenance_lines(&read.statement.predicate) {
             output.line(&line)?;
         }
         output.line(&match chain {
@@ -374,18 +385,18 @@ struct VerifiedLine<'c> {
 
 impl<'c> VerifiedLine<'c> {
     fn new(checked: &'c Checked) -> Result<VerifiedLine<'c>, Failure> {
-        let Checked { verified, chain, artifacts, beside } = checked;
-        let WorkRun { agent, started_by, hidden, verdicts, .. } = &verified.statement.predicate;
+        let Checked { read, signers, other_signers, chain, artifacts, beside } = checked;
+        let WorkRun { agent, started_by, hidden, verdicts, .. } = &read.statement.predicate;
         Ok(VerifiedLine {
             ok: true,
-            id: verified.receipt.id.to_string(),
-            status: verified.receipt.status.as_str(),
-            receipt_hash: verified.receipt.receipt_hash.to_string(),
-            signers: &verified.known_signers,
-            other_signers: &verified.other_signers,
+            id: read.receipt.id.to_string(),
+            status: read.receipt.status.as_str(),
+            receipt_hash: read.receipt.receipt_hash.to_string(),
+            signers,
+            other_signers,
             place: chain.as_ref().map(|chain| chain.position),
             chain_length: chain.as_ref().map(|chain| chain.length),
-            files: verified.receipt.artifacts.as_slice().len(),
+            files: read.receipt.artifacts.as_slice().len(),
             files_checked_against: artifacts.as_str(),
             beside: &beside.checked,
             not_there: &beside.absent,

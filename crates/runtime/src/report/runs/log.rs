@@ -8,7 +8,7 @@ use crealeph_contracts::scalar::{Name, TenantId};
 use crealeph_contracts::short_id::{IdWord, one_id, short_id};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Filter, Ledger, StoredEntry};
-use crealeph_verify::{VerifiedReceipt, VerifierKey};
+use crealeph_verify::{ReadReceipt, VerifierKey};
 
 use super::statement::{stated_story, touched_files, verdict};
 use super::{RunRow, RunSection, run_of, task};
@@ -47,8 +47,8 @@ pub(super) fn in_log(
             section.has_more = true;
             return Ok(false);
         }
-        let (proof, verified) = checked(&entry, source);
-        let stated = verified.as_ref().map(|verified| &verified.statement.predicate);
+        let (proof, read) = checked(&entry, source);
+        let stated = read.as_ref().map(|read| &read.statement.predicate);
         let started = stated.map(|stated| stated.receipt.started_at.instant());
         if question.since.is_some_and(|since| started.unwrap_or(entry.created_at.instant()) < since) {
             return Ok(true);
@@ -56,7 +56,7 @@ pub(super) fn in_log(
         let row = log_row(run, &entry, stated);
         if section.stories.len() < question.details.min(MAX_DETAILS) {
             let proof = proof.in_log(Some(&entry), covered_entries);
-            let statement = verified.as_ref().map(|verified| &verified.statement);
+            let statement = read.as_ref().map(|read| &read.statement);
             let mut story = stated_story(row.clone(), statement, proof);
             story.approval = approvals::of_run(log, source.scopes, &run)?;
             section.stories.push(story);
@@ -81,7 +81,7 @@ pub(super) fn in_log(
 }
 
 /// The receipt that an entry holds, checked with the keys that are for it.
-fn checked(entry: &StoredEntry, source: &ReportSource<'_>) -> (ReceiptProof, Option<VerifiedReceipt>) {
+fn checked(entry: &StoredEntry, source: &ReportSource<'_>) -> (ReceiptProof, Option<ReadReceipt>) {
     match source.origin {
         // A workspace whose signer is not enrolled is not known, which is no fault of its receipts.
         ReportOrigin::Ledger => {
@@ -150,10 +150,7 @@ fn is_of_item(entry: &StoredEntry, item: &str, found: &[Uuid]) -> bool {
 }
 
 /// The receipt that an entry holds, checked.
-pub(super) fn receipt_in(
-    entry: &StoredEntry,
-    keys: &[VerifierKey],
-) -> (ReceiptProof, Option<VerifiedReceipt>) {
+pub(super) fn receipt_in(entry: &StoredEntry, keys: &[VerifierKey]) -> (ReceiptProof, Option<ReadReceipt>) {
     let parts = JsonObject::parse_own(&entry.content.payload).and_then(|payload| {
         payload.with(|payload| {
             let text = |key: &str| payload.member(key).map(canonical);

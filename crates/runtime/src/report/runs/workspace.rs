@@ -6,7 +6,7 @@ use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{ClientKey, Name};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::Filter;
-use crealeph_verify::{VerifiedReceipt, read_unproven};
+use crealeph_verify::{ReadReceipt, read_unproven};
 
 use super::statement::{account, agent, stated_story};
 use super::{
@@ -18,7 +18,7 @@ use crate::report::proof::{self, ReceiptProof};
 use crate::report::{
     MAX_DETAILS, MAX_ROWS, ReportError, ReportQuestion, ReportSource, ReportSubject, TextPart, newest_first,
 };
-use crate::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, RUN_RECEIPT};
+use crate::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
 use crate::work::{DiffStat, RunReader, RunState, RunSummary, RunVerdict};
 
 /// How much of a diff is kept.
@@ -48,14 +48,14 @@ pub(super) fn in_workspace(
         summaries.iter().map(|summary| workspace_row(reader, summary)).collect::<Result<Vec<_>, _>>()?;
     let mut stories = Vec::new();
     for (summary, row) in summaries.iter().zip(&rows).take(question.details.min(MAX_DETAILS)) {
-        let (proof, verified) = proof::of_run(reader, source, summary)?;
-        let key = ClientKey::parse(&format!("run_receipt:{}", summary.run))?;
+        let (proof, read) = proof::of_run(reader, summary, source.signer, source.keys)?;
+        let key = ClientKey::parse(&format!("{RUN_RECEIPT_KEY}{}", summary.run))?;
         let entry = match source.log {
             Some((ledger, tenant)) => ledger.get_by_key(tenant, &key)?,
             None => None,
         };
         let proof = proof.in_log(entry.as_ref(), covered_entries);
-        let mut story = workspace_story(reader, summary, row.clone(), verified.as_ref(), proof)?;
+        let mut story = workspace_story(reader, summary, row.clone(), read.as_ref(), proof)?;
         story.approval = match source.log {
             Some(log) => approvals::of_run(log, source.scopes, &summary.run)?,
             None => None,
@@ -143,11 +143,11 @@ fn workspace_story(
     reader: &RunReader,
     summary: &RunSummary,
     row: RunRow,
-    verified: Option<&VerifiedReceipt>,
+    read: Option<&ReadReceipt>,
     proof: ReceiptProof,
 ) -> Result<RunStory, ReportError> {
     let run = &summary.run;
-    let mut story = stated_story(row, verified.map(|verified| &verified.statement), proof);
+    let mut story = stated_story(row, read.map(|read| &read.statement), proof);
     let item = reader.item(run)?;
     if let Some(item) = &item {
         story.description = Some(TextPart::start(item.description.trim(), MAX_TEXT_BYTES));
