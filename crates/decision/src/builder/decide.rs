@@ -4,6 +4,7 @@
 
 use crealeph_contracts::agent_input::{
     AllowedLineage, ArtifactType, Coherence, ContractVersion, Objective, ObjectiveAction, ObjectiveType,
+    RunMode,
 };
 use crealeph_contracts::builder::{CoherenceReport, ErrorCode, OnPartial};
 use crealeph_contracts::contract::{Valid, to_json};
@@ -129,70 +130,28 @@ pub enum DecideError {
 
 /// Decides.
 pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
-    let Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, configuration, now } =
-        situation;
+    let Situation { asked, is_retry, seq, rules, coherence, widened, configuration, now, .. } = situation;
     let request = &asked.request;
-    let robot = || request.robot_id.as_str().to_owned();
-    let Some(snapshot) = snapshot else {
-        return Ok(refused(
-            asked,
-            ErrorCode::SnapshotEmpty,
-            None,
-            format!(
-                "no entry of robot `{}` counts; append a signal, fusion, idea, copy, benchmark or playbook, then send the request again",
-                robot()
-            ),
-        ));
+    let (snapshot, lineage) = match usable(asked, is_retry, situation.snapshot) {
+        Ok(usable) => usable,
+        Err(refused) => return Ok(Decided::Refused(refused)),
     };
-    let verdict = &snapshot.coherence;
-    let lineage = match lineage(&snapshot) {
-        Ok(lineage) => lineage,
-        Err(detail) => {
-            let report = report(verdict, &verdict.reason);
-            return Ok(refused(asked, ErrorCode::MissingLineage, Some(report), detail));
-        }
-    };
-    if is_retry && verdict.status == Coherence::Stale {
-        let detail =
-            format!("{}; refresh it, then send the request again: nothing was written", verdict.reason);
-        let report = report(verdict, &verdict.reason);
-        return Ok(refused(asked, ErrorCode::CoherenceBlocked, Some(report), detail));
-    }
+    let status = snapshot.coherence.status;
     let object = snapshot.document()?;
     let snapshot_digest = Blake3::of(object.canonical().as_bytes());
     let policy_input = policy_input(asked, &snapshot, object.clone(), rules, now);
     // It contains the snapshot as deep as the agent's input does, so if this can be read back, that can too.
     let policy_input_digest = Blake3::of(canonical_of("the policy input", &policy_input)?.as_bytes());
     let policy = evaluate(&policy_input, rules);
-    let on_partial = request.coherence_policy.on_partial;
-    let gate = gate(verdict.status, on_partial, request.dry_run, policy.decision);
+    let gate = gate(status, request.coherence_policy.on_partial, request.dry_run, policy.decision);
     let objective = request.objective_type;
     let artifact_types = Set::new(widened.artifact_types(objective).as_slice().to_vec())
         .ok_or(DecideError::NoArtifactTypes { objective })?;
     let input = match gate {
         Gate::Refuse { .. } => None,
-        Gate::Run { mode, .. } => Some(AgentInput {
-            tenant_id: asked.tenant_id.clone(),
-            robot_id: request.robot_id.clone(),
-            execution_id: asked.execution_id.clone(),
-            attempt: request.attempt,
-            workflow_version: request.workflow_version.clone(),
-            agent_version: request.agent_version.clone(),
-            boundary_contract_version: ContractVersion::V1,
-            run_mode: mode,
-            snapshot_at: snapshot.snapshot_at.clone(),
-            coherence_status: verdict.status,
-            constraints: request.constraints.clone(),
-            objective: Objective {
-                kind: request.objective_type,
-                action: ObjectiveAction::Plan,
-                payload: request.objective_payload.clone(),
-            },
-            intelligence_snapshot: object,
-            allowed_lineage: AllowedLineage { depends_on: lineage.clone() },
-            allowed_artifact_types: artifact_types.clone(),
-            output_schema_version: Version::from(OUTPUT_SCHEMA),
-        }),
+        Gate::Run { mode, .. } => {
+            Some(agent_input(asked, &snapshot, object, &lineage, &artifact_types, mode))
+        }
     };
     let input = input.map(Valid::check).transpose().map_err(DecideError::Invalid)?;
     Ok(Decided::Ready(Box::new(Ready {
@@ -216,6 +175,67 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
         gate,
         input,
     })))
+}
+
+/// The snapshot, if a run can be decided on it, and the ids that artifacts may depend on; else the answer that needs no run.
+fn usable(
+    asked: &Asked,
+    is_retry: bool,
+    snapshot: Option<Snapshot>,
+) -> Result<(Snapshot, Set<LedgerId, 1>), Box<Refused>> {
+    let Some(snapshot) = snapshot else {
+        let detail = format!(
+            "no entry of robot `{}` counts; append a signal, fusion, idea, copy, benchmark or playbook, then send the request again",
+            asked.request.robot_id
+        );
+        return Err(refused(asked, ErrorCode::SnapshotEmpty, None, detail));
+    };
+    let verdict = &snapshot.coherence;
+    let about = || Some(report(verdict, &verdict.reason));
+    let lineage = match lineage(&snapshot) {
+        Ok(lineage) => lineage,
+        Err(detail) => return Err(refused(asked, ErrorCode::MissingLineage, about(), detail)),
+    };
+    if is_retry && verdict.status == Coherence::Stale {
+        let detail =
+            format!("{}; refresh it, then send the request again: nothing was written", verdict.reason);
+        return Err(refused(asked, ErrorCode::CoherenceBlocked, about(), detail));
+    }
+    Ok((snapshot, lineage))
+}
+
+/// What an agent is given that runs in a mode; `object` is the snapshot's document.
+fn agent_input(
+    asked: &Asked,
+    snapshot: &Snapshot,
+    object: JsonObject,
+    lineage: &Set<LedgerId, 1>,
+    artifact_types: &Set<ArtifactType, 1>,
+    run_mode: RunMode,
+) -> AgentInput {
+    let request = &asked.request;
+    AgentInput {
+        tenant_id: asked.tenant_id.clone(),
+        robot_id: request.robot_id.clone(),
+        execution_id: asked.execution_id.clone(),
+        attempt: request.attempt,
+        workflow_version: request.workflow_version.clone(),
+        agent_version: request.agent_version.clone(),
+        boundary_contract_version: ContractVersion::V1,
+        run_mode,
+        snapshot_at: snapshot.snapshot_at.clone(),
+        coherence_status: snapshot.coherence.status,
+        constraints: request.constraints.clone(),
+        objective: Objective {
+            kind: request.objective_type,
+            action: ObjectiveAction::Plan,
+            payload: request.objective_payload.clone(),
+        },
+        intelligence_snapshot: object,
+        allowed_lineage: AllowedLineage { depends_on: lineage.clone() },
+        allowed_artifact_types: artifact_types.clone(),
+        output_schema_version: Version::from(OUTPUT_SCHEMA),
+    }
 }
 
 /// The ids that artifacts may depend on, or what is wrong with them (R12).
@@ -311,9 +331,13 @@ pub fn refusal(
     }
 }
 
-fn refused(asked: &Asked, code: ErrorCode, coherence: Option<CoherenceReport>, detail: String) -> Decided {
-    let response = refusal(Some(asked.execution_id.clone()), code, coherence);
-    Decided::Refused(Box::new(Refused { response, detail }))
+fn refused(
+    asked: &Asked,
+    code: ErrorCode,
+    coherence: Option<CoherenceReport>,
+    detail: String,
+) -> Box<Refused> {
+    Box::new(Refused { response: refusal(Some(asked.execution_id.clone()), code, coherence), detail })
 }
 
 #[cfg(test)]
