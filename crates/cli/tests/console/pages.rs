@@ -42,7 +42,7 @@ impl Demo {
         stdout
     }
 
-    /// An execution that is blocked twice by outdated evidence.
+    /// An execution that is blocked by outdated evidence, and succeeds when it is tried again with new evidence.
     fn retry_a_blocked_execution(&self) {
         let entry = |key: &str, kind: &str, on: &str| {
             format!(
@@ -50,18 +50,26 @@ impl Demo {
             )
         };
         let known = [entry("t1", "signal", ""), entry("t2", "idea", "\"key:t1\""), entry("t3", "signal", "")];
-        self.scratch.write("demo/decisions/retried.jsonl", &format!("{}\n", known.join("\n")));
-        self.run(&["ledger", "append", "retried.jsonl"]);
-        for attempt in [1, 2] {
+        let append = |entries: &[String]| {
+            self.scratch.write("demo/decisions/retried.jsonl", &format!("{}\n", entries.join("\n")));
+            self.run(&["ledger", "append", "retried.jsonl"]);
+        };
+        let build = |attempt: u32| {
             let request = format!(
-                r#"{{"robotId":"retried","objective_type":"landing_plan","objective_payload":{{}},"constraints":{{}},"coherence_policy":{{"on_stale":"block","on_partial":"block"}},"dryRun":false,"workflowVersion":"1","agentVersion":"example@1","attempt":{attempt},"executionId":"tries-1"}}"#
+                r#"{{"robotId":"retried","objective_type":"landing_plan","objective_payload":{{}},"constraints":{{}},"coherence_policy":{{"on_stale":"block","on_partial":"draft_only"}},"dryRun":false,"workflowVersion":"1","agentVersion":"example@1","attempt":{attempt},"executionId":"tries-1"}}"#
             );
             self.scratch.write("demo/decisions/retried.json", &request);
             let mut command = self.scratch.command(&["build", "retried.json"]);
             command.current_dir(self.scratch.path().join("demo/decisions")).env("HOME", self.scratch.path());
-            let (_, stdout, stderr) = ended(command.spawn().unwrap());
-            assert!(stdout.contains("COHERENCE_BLOCKED"), "{stdout}{stderr}");
-        }
+            ended(command.spawn().unwrap())
+        };
+        append(&known);
+        let (_, blocked, _) = build(1);
+        assert!(blocked.contains("COHERENCE_BLOCKED"), "{blocked}");
+        append(&[entry("t4", "idea", "\"key:t3\"")]);
+        // Drafts, because the evidence is partial.
+        let (code, stdout, stderr) = build(2);
+        assert_eq!(code, 4, "{stdout}{stderr}");
     }
 
     pub(crate) fn link(&self, role: &str) -> String {
