@@ -107,7 +107,7 @@ async function onlyWhatCounts(page) {
   await page.waitForURL(`${url}/inbox?for=all`);
   assert.ok(await rowOf(page, unlike) >= 0);
   await page.getByText('Your approval would not count: you have approved it already.').waitFor();
-  await page.getByLabel('Robot').fill('nobody');
+  await page.locator('form.filter input[name="robot"]').fill('nobody');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.waitForURL(/for=all&robot=nobody$/);
   await page.getByText('No draft of this robot awaits approval.').waitFor();

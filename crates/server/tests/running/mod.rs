@@ -76,8 +76,9 @@ impl Running {
     /// Makes its ledger refuse every entry of a type from now on.
     pub fn refuse_entries(&self, kind: &str) {
         let file = rusqlite::Connection::open(self.folder.path().join("ledger.db")).unwrap();
+        // Triggers are off for the writer; the name of a type is no JSON, so the index cannot be kept for it.
         let refuse = format!(
-            "CREATE TRIGGER refuse BEFORE INSERT ON entries WHEN NEW.kind = '{kind}' BEGIN SELECT RAISE(ABORT, 'no'); END"
+            "CREATE INDEX refused ON entries (CASE WHEN kind = '{kind}' THEN json_extract(kind, '$') END)"
         );
         file.execute_batch(&refuse).unwrap();
     }
