@@ -125,7 +125,7 @@ async function hostileContent(page) {
     assert.ok(body.length < 400_000, `${path} has ${body.length} bytes`);
     for (const acting of ['<script>document', '<img src=x', '\u202e', '\u001b']) assert.ok(!body.includes(acting), `${path} has ${JSON.stringify(acting)}`);
     assert.match(await page.title(), /CreAleph$/, path);
-    for (const fold of await page.locator('main details:not([open]) > summary').all()) await fold.click();
+    await page.evaluate(() => document.querySelectorAll('main details').forEach((fold) => { fold.open = true; }));
     const text = await page.locator('main').innerText();
     const markup = ['<img src=x onerror=alert(1)>', '</pre><script>document.title=1</script>'];
     for (const said of path === '/inbox' ? ['\\u{202e}'] : ['\\u{202e}', ...markup]) assert.ok(text.includes(said), `${said} is not in ${path}: ${text.slice(0, 3000)}`);
