@@ -192,9 +192,9 @@ await tell({
     assert.equal(await page.evaluate(() => document.activeElement.value), 'approve');
     assert.match(await page.locator('h1').innerText(), /waiting/);
 
+    await decideSeveral(visitor, page);
     await onlyWhatCounts(page);
     await hostileContent(page);
-    await decideSeveral(visitor, page);
 
     // No one proved to be the owner: the browser refuses, and the page says so.
     await page.goto(`${url}/inbox/${second}`);
