@@ -81,8 +81,8 @@ impl ExceededLimit {
         let (name, counts) = rest.split_once(": ")?;
         let limit = RunLimit::ALL.into_iter().find(|limit| limit.to_string() == name)?;
         let (counted, allowed) = counts.split_once(" > ")?;
-        let exceeded =
-            ExceededLimit { limit, counted: counted.parse().ok()?, allowed: allowed.parse().ok()? };
+        let number = |text: &str| text.parse().ok().filter(|number: &f64| number.is_finite());
+        let exceeded = ExceededLimit { limit, counted: number(counted)?, allowed: number(allowed)? };
         // What is written otherwise was not written here.
         (exceeded.to_string() == reason).then_some(exceeded)
     }

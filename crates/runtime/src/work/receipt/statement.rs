@@ -20,21 +20,6 @@ pub(super) fn of(
     signer: &Signer,
     store: Store<'_>,
 ) -> Result<String, SealError> {
-    let own = Text::new(RECEIPT_NAME).map(|name| Subject { name, digest: digests(text.as_bytes()) });
-    let mut subjects: Vec<Subject> = own.into_iter().collect();
-    for change in &facts.changes {
-        let digest = match &change.after {
-            None => continue,
-            Some(TreeNode::File { digest, .. }) => store.digests(digest)?.into(),
-            Some(TreeNode::Symlink { target }) => digests(target.as_bytes()),
-        };
-        subjects.extend(Text::new(change.path.as_str()).map(|name| Subject { name, digest }));
-    }
-    if let Some((branch, commit)) = &facts.commit {
-        let digest =
-            DigestSet { blake3: None, git_blob: None, git_commit: Some(commit.clone()), sha256: None };
-        subjects.extend(Text::new(branch).map(|name| Subject { name, digest }));
-    }
     let signers = signer.key_ids().iter().map(|id| Name::parse(id)).collect::<Result<_, _>>()?;
     let files = beside
         .iter()
@@ -56,7 +41,7 @@ pub(super) fn of(
     };
     let statement = Statement {
         kind: StatementType::V1,
-        subject: subjects.into_iter().collect(),
+        subject: subjects(facts, text, store)?.into_iter().collect(),
         // A run that an older version started is stated in that version's words.
         predicate_type: match facts.started_by {
             Some(_) => PredicateType::WorkRunV2,
@@ -72,6 +57,26 @@ pub(super) fn of(
         SealError::Unreadable { what: "the statement", reason: first }
     })?;
     Ok(text)
+}
+
+/// What the statement is about: the receipt, each file that the run left, and the commit.
+fn subjects(facts: &ReceiptFacts, text: &str, store: Store<'_>) -> Result<Vec<Subject>, SealError> {
+    let own = Text::new(RECEIPT_NAME).map(|name| Subject { name, digest: digests(text.as_bytes()) });
+    let mut subjects: Vec<Subject> = own.into_iter().collect();
+    for change in &facts.changes {
+        let digest = match &change.after {
+            None => continue,
+            Some(TreeNode::File { digest, .. }) => store.digests(digest)?.into(),
+            Some(TreeNode::Symlink { target }) => digests(target.as_bytes()),
+        };
+        subjects.extend(Text::new(change.path.as_str()).map(|name| Subject { name, digest }));
+    }
+    if let Some((branch, commit)) = &facts.commit {
+        let digest =
+            DigestSet { blake3: None, git_blob: None, git_commit: Some(commit.clone()), sha256: None };
+        subjects.extend(Text::new(branch).map(|name| Subject { name, digest }));
+    }
+    Ok(subjects)
 }
 
 fn digests(bytes: &[u8]) -> DigestSet {
