@@ -385,7 +385,7 @@ mod tests {
         assert_eq!((found.total.runs, found.total.executions, found.total.tokens), (4, 6, 30.0));
         let cut = UsageCut { kind: "run_receipt".to_owned(), oldest_read: receipts[2].clone() };
         assert_eq!((found.is_cut, found.cuts.as_slice()), (true, &[cut][..]));
-        assert!(!found.is_whole_day(&receipts[2][..10]) && found.is_whole_day("2999-01-01"));
+        assert!(!found.is_whole_day(receipts[2].get(..10).unwrap()) && found.is_whole_day("2999-01-01"));
 
         let found = within(UsageBounds { entries: 4, bytes: 1 << 20, at_once: 2 });
         assert_eq!((found.total.runs, found.total.executions), (4, 4));

@@ -593,7 +593,7 @@ fn a_restricted_session_finds_its_own_entries_among_many_of_one_moment() {
     let (found, _) = server.append_reported("own", &entry("b"));
     fill(600);
     let (missed, _) = server.append_reported("own", &entry("c"));
-    let start = &found[..6];
+    let start = found.get(..6).unwrap();
     assert!(missed.starts_with(start), "{found} {missed}");
     let search = |robot: &str| {
         let browser = Browser::sign_in(&server, &server.key_for("own", "reader", Some(robot))).unwrap();
@@ -619,7 +619,7 @@ fn usage_has_a_period() {
         "key": "run_receipt:0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f", "payload": {},
     });
     let (_, at) = server.append_reported("own", &receipt);
-    let day = &at[..10];
+    let day = at.get(..10).unwrap();
     let page = browser.get(&format!("/usage?by=day&from={day}&to={day}")).text();
     assert!(page.contains(&format!("<th scope=\"row\">{day}</th>")), "{page}");
     assert!(page.contains(&format!("/usage?by=robot&amp;from={day}&amp;to={day}")), "{page}");

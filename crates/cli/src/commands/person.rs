@@ -261,10 +261,10 @@ fn list(at: &Place, allowed_signers: bool, output: &mut Output) -> Result<(), Fa
         Some(documents) => documents.iter().try_for_each(|document| output.report_line(document))?,
         None if is_json => people.iter().try_for_each(|person| output.report_line(person))?,
         None if allowed_signers => {
-            let lines = people.iter().flat_map(signer_lines);
-            lines.map(|line| output.document(&format!("{line}\n"))).collect::<Result<_, _>>()?
+            let mut lines = people.iter().flat_map(signer_lines);
+            lines.try_for_each(|line| output.document(&format!("{line}\n")))?
         }
-        None => people.iter().flat_map(lines).map(|line| output.line(&line)).collect::<Result<_, _>>()?,
+        None => people.iter().flat_map(lines).try_for_each(|line| output.line(&line))?,
     }
     if people.is_empty() && !is_json && !allowed_signers {
         output.line("no one is enrolled; verdicts are not signed")?;

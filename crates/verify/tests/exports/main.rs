@@ -127,7 +127,8 @@ fn export_answer(case: &Map<String, Value>) -> Result<String, Finding> {
     assert_eq!(counted, verified.entries);
     // What counts as signed ends with a signed checkpoint, after exactly the entries that it covers.
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let signed: Vec<&str> = text[..usize::try_from(verified.signed_bytes).unwrap()].lines().collect();
+    let signed: Vec<&str> =
+        text.get(..usize::try_from(verified.signed_bytes).unwrap()).unwrap().lines().collect();
     let is_checkpoint = |line: &&str| line.starts_with("{\"checkpoint\"");
     assert_eq!(signed.last().is_some_and(is_checkpoint), verified.checkpoints > 0);
     let entries = signed.iter().skip(1).filter(|line| !is_checkpoint(line)).count() as u64;

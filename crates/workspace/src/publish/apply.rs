@@ -91,7 +91,8 @@ pub(super) fn apply(
             removed => removed.map_err(failed)?,
         },
         (PublishStep::MakeFolder { .. }, _) => {
-            if !make_folder(root, path, &target).map_err(failed)? {
+            let is_folder = make_folder(root, path, &target).map_err(failed)?;
+            if !is_folder {
                 return Err(conflict());
             }
         }
