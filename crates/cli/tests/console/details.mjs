@@ -198,7 +198,7 @@ await tell({
     assert.match(await page.locator('tbody th').first().innerText(), /^\d{4}-\d\d-\d\d$/);
     await go(page, '/runs');
     await page.getByRole('button', { name: 'Compare A and B' }).click();
-    await page.waitForURL(/\/runs\/compare\?a=/);
+    await page.waitForURL(/\/runs\/compare\?.*\ba=/);
     assert.match(await main(page), /Two runs[^]*Limit: files[^]*Files/);
     await page.getByRole('link', { name: 'Swap A and B' }).click();
     assert.match(await main(page), /Two runs/);

@@ -199,7 +199,7 @@ fn a_server_that_lies_gets_no_signature() {
     let approve = ["approve", &other, "--yes", "--sign-with", "ana", "--text"];
     let (code, printed, stderr) = asked.ask(&writer, &approve, "");
     assert!(code == 0 && printed.contains("planned as"), "{printed}{stderr}");
-    assert!(stderr.contains("is its word") && stderr.contains("alone: 1 approval"), "{stderr}");
+    assert!(stderr.contains("is not verified") && stderr.contains("alone: 1 approval"), "{stderr}");
     let (_, why) = asked.server.scratch.json(&["approval", "why", &other, "--json"], "");
     assert_eq!(why["state"], Value::from("landed"), "{why}");
     let (code, _, stderr) = asked.ask(&writer, &approve, "");
