@@ -204,7 +204,7 @@ fn each_mistake_has_its_answer() {
             "crealeph ledger export key",
             2,
             "taken",
-            "`key` exists already and nothing was written; move it away",
+            "`key` already exists, and nothing was written; move it away",
         ),
         ("crealeph ledger backup key", 2, "ledger_exists", "`key` already exists"),
         (
@@ -213,7 +213,7 @@ fn each_mistake_has_its_answer() {
             "unwritable",
             "cannot write `nosuch/file`: No such file or directory (os error 2); check that the folder",
         ),
-        ("crealeph init .", 2, "taken", "exists already and nothing was written"),
+        ("crealeph init .", 2, "taken", "already exists, and nothing was written"),
         // Keys and proofs.
         ("crealeph ledger verify --key empty", 2, "bad_key", "`empty` contains no public key"),
         ("crealeph ledger verify --key garbage", 2, "not_text", "`garbage` is not UTF-8 text"),

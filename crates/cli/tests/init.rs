@@ -40,7 +40,7 @@ fn nothing_of_yours_is_overwritten() {
     std::fs::write(folder.path().join("request.json"), "mine").unwrap();
     let (code, _, said) = run(folder.path(), "crealeph init .");
     assert_eq!(code, 2);
-    assert!(said.contains("`./request.json` exists already and nothing was written"), "{said}");
+    assert!(said.contains("`./request.json` already exists, and nothing was written"), "{said}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

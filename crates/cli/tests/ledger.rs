@@ -435,8 +435,8 @@ fn every_kind_of_change_is_named_as_the_documentation_says() {
     let pristine = Scratch::new("changes");
     pristine.good(&["init"], "");
     let (kept, key) = tamper::fill(|args, stdin| pristine.good(args, stdin));
-    pristine.write("kept.checkpoint", &kept);
-    pristine.write("kept.key", &key);
+    pristine.write("saved.checkpoint", &kept);
+    pristine.write("saved.key", &key);
     let unchanged = tamper::Change { what: "nothing", sqlite: "SELECT 1", ..tamper::NOTHING };
     let documented = tamper::documented();
     for change in tamper::CHANGES.iter().chain([&unchanged]) {

@@ -47,8 +47,8 @@ fn every_kind_of_change_is_named_as_the_documentation_says() {
     };
     good(&["init"], "");
     let (kept, key) = tamper::fill(good);
-    std::fs::write(folder.path().join("kept.checkpoint"), kept).unwrap();
-    std::fs::write(folder.path().join("kept.key"), key).unwrap();
+    std::fs::write(folder.path().join("saved.checkpoint"), kept).unwrap();
+    std::fs::write(folder.path().join("saved.key"), key).unwrap();
     let amcheck = format!(
         "CREATE EXTENSION amcheck; GRANT EXECUTE ON FUNCTION bt_index_check(regclass, boolean) TO crealeph_audit_{base}"
     );
@@ -109,8 +109,8 @@ fn an_older_copy_and_another_history_are_named_as_the_documentation_says() {
     let kept = good(folder.path(), &base, &["checkpoint"], "");
     let key = good(folder.path(), &base, &["key"], "");
     for folder in [&folder, &thief] {
-        std::fs::write(folder.path().join("kept.checkpoint"), &kept).unwrap();
-        std::fs::write(folder.path().join("kept.key"), &key).unwrap();
+        std::fs::write(folder.path().join("saved.checkpoint"), &kept).unwrap();
+        std::fs::write(folder.path().join("saved.key"), &key).unwrap();
     }
     let truncated = ("truncated", Some(101));
     let older = tamper::Change {

@@ -54,9 +54,9 @@ export function eventProblem(entry, find) {
   }
   for (const id of lineage.get('dependsOnLedgerIds')) {
     const known = find(id);
-    if (!known) return `it rests on \`${id}\`, which is not an earlier entry`;
-    if (known.robotId !== event.get('robotId')) return `it rests on \`${id}\`, which belongs to another robot`;
-    if (known.createdAt > snapshotAt) return `it rests on \`${id}\`, which is newer than its snapshot`;
+    if (!known) return `it is based on \`${id}\`, which is not an earlier entry`;
+    if (known.robotId !== event.get('robotId')) return `it is based on \`${id}\`, which belongs to another robot`;
+    if (known.createdAt > snapshotAt) return `it is based on \`${id}\`, which is newer than its snapshot`;
   }
   return null;
 }

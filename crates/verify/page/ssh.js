@@ -69,7 +69,7 @@ function keyParts(blob) {
   if (algorithm === 'ssh-ed25519' || algorithm === 'sk-ssh-ed25519@openssh.com') {
     parts.publicKey = fields.field();
     if (parts.publicKey.length !== 32) throw new Error('the key is not 32 bytes long');
-    if (isWeakEd25519(parts.publicKey)) throw new Error('it is a weak key: anyone could make a signature by it');
+    if (isWeakEd25519(parts.publicKey)) throw new Error('it is a weak key: anyone could forge its signatures');
   } else if (/^(ecdsa-sha2-nistp(256|384)|sk-ecdsa-sha2-nistp256@openssh\.com)$/.test(algorithm)) {
     const curve = fields.word();
     parts.curve = CURVES[curve];

@@ -36,7 +36,7 @@ pub enum PersonKeyError {
     )]
     Kind(String),
     /// A key under which signatures prove nothing.
-    #[error("it is a weak key: anyone could make a signature by it")]
+    #[error("it is a weak key: anyone could forge its signatures")]
     Weak,
 }
 

@@ -380,7 +380,7 @@ fn open_own(folder: &Path) -> Result<Option<Opened>, OwnershipError> {
         Ok(opened) => opened,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP | Errno::NOTDIR) => {
-            return Err(OwnershipError::Odd { path: folder.to_owned(), what: "a link or not a folder" });
+            return Err(OwnershipError::Odd { path: folder.to_owned(), what: "a link, or something other than a folder" });
         }
         Err(Errno::ACCESS) => {
             let metadata = fs::symlink_metadata(folder).map_err(failed("read", folder))?;
@@ -612,7 +612,7 @@ mod tests {
         assert!(why(registry.check(workspace)).contains("others may write"));
         fs::remove_dir_all(&control).unwrap();
         symlink(&outside, &control).unwrap();
-        assert!(why(registry.check(workspace)).contains("a link or not a folder"));
+        assert!(why(registry.check(workspace)).contains("a link, or something other than a folder"));
         assert!(registry.claim(workspace).is_err());
         assert_eq!(fs::read_to_string(&outside).unwrap(), "x");
     }

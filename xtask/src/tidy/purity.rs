@@ -28,8 +28,8 @@ const IMPURE: &[(&str, &str)] = &[
     ("println!", "writes to the terminal"),
     ("eprint!", "writes to the terminal"),
     ("eprintln!", "writes to the terminal"),
-    ("async", "blocks the thread"),
-    ("tokio::", "blocks the thread"),
+    ("async", "waits for something outside"),
+    ("tokio::", "waits for something outside"),
     ("rand::", "is random"),
 ];
 

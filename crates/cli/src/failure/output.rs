@@ -19,7 +19,7 @@ pub(crate) enum OutputFailure {
         #[source]
         source: io::Error,
     },
-    #[error("`{}` exists already and nothing was written", .0.display())]
+    #[error("`{}` already exists, and nothing was written", .0.display())]
     Taken(PathBuf),
     #[error("`{}` is not empty", .0.display())]
     NotEmpty(PathBuf),

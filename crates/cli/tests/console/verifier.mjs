@@ -9,7 +9,7 @@ const folder = setting('CREALEPH_FOLDER');
 const run = setting('CREALEPH_RUN');
 const inFolder = (...names) => names.map((name) => join(folder, name));
 const inRun = (...names) => names.map((name) => join(run, name));
-const KEPT = inFolder('kept.key', 'kept.checkpoint', 'kept.root');
+const KEPT = inFolder('saved.key', 'saved.checkpoint', 'kept.root');
 
 async function open(visitor, options) {
   const page = await visitor.page(options);
@@ -70,7 +70,7 @@ await tell({
   'another root of the approvals, another log, and a broken key are refused': async (visitor) => {
     const page = await open(visitor);
     await page.fill('#root', `SHA256:${'A'.repeat(43)}`);
-    const other = await chosen(page, inFolder('good.jsonl', 'kept.key'));
+    const other = await chosen(page, inFolder('good.jsonl', 'saved.key'));
     assert.deepEqual(other.results, ['bad'], other.text);
     assert.match(other.text, /trust none of them/);
     await page.fill('#root', '');

@@ -55,8 +55,8 @@ fn ledger() -> Scratch {
     ssh_keygen(&scratch, &["-q", "-Y", "sign", "-n", "crealeph-verdict", "-f", "ana", "verdict.json"]);
     let statement = ["--statement", "verdict.json", "--signature", "verdict.json.sig"];
     good(&scratch, &[&["approve", &draft][..], &statement].concat(), None);
-    good(&scratch, &["ledger", "key"], Some("kept.key"));
-    good(&scratch, &["ledger", "checkpoint"], Some("kept.checkpoint"));
+    good(&scratch, &["ledger", "key"], Some("saved.key"));
+    good(&scratch, &["ledger", "checkpoint"], Some("saved.checkpoint"));
     let export = good(&scratch, &["ledger", "export"], Some("good.jsonl"));
     let hostile: serde_json::Value =
         serde_json::from_str(&good(&scratch, &["ledger", "get", "key:hostile"], None)).unwrap();
@@ -80,14 +80,14 @@ fn forge(scratch: &Scratch, export: &str) {
     let proof = scratch.read("proof.json");
     scratch.write("forged-proof.json", &proof.replacen("hacked", "harmed", 1));
     let (code, _, _) = scratch
-        .run(&["ledger", "verify", "good.jsonl", "--key", "kept.key", "--checkpoint", "kept.checkpoint"], "");
+        .run(&["ledger", "verify", "good.jsonl", "--key", "saved.key", "--checkpoint", "saved.checkpoint"], "");
     assert_eq!(code, 0);
     for forged in ["forged.jsonl", "long.jsonl", "cut.jsonl"] {
-        let (code, said, _) = scratch.run(&["ledger", "verify", forged, "--key", "kept.key", "--json"], "");
+        let (code, said, _) = scratch.run(&["ledger", "verify", forged, "--key", "saved.key", "--json"], "");
         assert_eq!(code, 1, "{forged}: {said}");
     }
     let (code, _, said) =
-        scratch.run(&["ledger", "verify-proof", "forged-proof.json", "--key", "kept.key"], "");
+        scratch.run(&["ledger", "verify-proof", "forged-proof.json", "--key", "saved.key"], "");
     assert_eq!(code, 1, "{said}");
 }
 

@@ -197,18 +197,18 @@ audited_run() {
     run=$(run_of)
     folder=$WS/.crealeph/runs/$run
     crealeph_does work key
-    cp "$SCENE/out" "$OUT/kept.key"
-    crealeph_does work verify "$folder" --key "$OUT/kept.key"
+    cp "$SCENE/out" "$OUT/saved.key"
+    crealeph_does work verify "$folder" --key "$OUT/saved.key"
     test "$code" = 0 || broken "an honest run does not verify"
 }
 
 # Fails unless `work verify` of $1 finds something wrong that names $2.
 found_out() {
-    crealeph_does work verify "$1" --key "$OUT/kept.key"
+    crealeph_does work verify "$1" --key "$OUT/saved.key"
     test "$code" = 1 || broken "nothing was found"
     says "$2"
     jq -e '.ok == false' "$SCENE/out" >/dev/null || broken "it says ok"
-    shows work verify "$1" --key "$OUT/kept.key"
+    shows work verify "$1" --key "$OUT/saved.key"
     test "$code" = 1 || broken "nothing was found"
     says "$2"
     honest

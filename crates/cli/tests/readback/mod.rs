@@ -13,7 +13,7 @@ pub fn read_back(command: &dyn Fn(&[&str]) -> Command, folder: &Path, ids: &[Str
         output.stdout
     };
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let (key, export, proof) = (file("kept.key"), file("export.jsonl"), file("proof.json"));
+    let (key, export, proof) = (file("saved.key"), file("export.jsonl"), file("proof.json"));
     good(&["verify"]);
     good(&["checkpoint"]);
     std::fs::write(&key, good(&["key"])).unwrap();

@@ -69,7 +69,7 @@ fn what_was_changed_is_named() {
     assert!(world.verify(&[run]).1["message"].as_str().unwrap().contains("canonical"));
 }
 
-/// A stored state that is there and cannot be read is not valid that was never stored.
+/// A stored state that exists but cannot be read is not treated as one that was never stored.
 #[test]
 fn a_stored_state_that_cannot_be_read_is_not_taken_as_absent() {
     let mut world = World::new();

@@ -90,7 +90,7 @@ fn an_exported_run_replays_without_its_workspace_and_on_a_fresh_clone() {
 #[test]
 fn an_export_can_be_verified_and_what_was_changed_in_it_is_found() {
     let (world, elsewhere, _, run) = exported();
-    let key = elsewhere.join("kept.key");
+    let key = elsewhere.join("saved.key");
     fs::write(&key, world.signer().verifier_keys().join("\n")).unwrap();
     let (run_text, key) = (run.to_str().unwrap(), key.to_str().unwrap());
     let (code, said) = world.verify(&[run_text, "--key", key]);

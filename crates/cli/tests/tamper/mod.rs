@@ -277,8 +277,8 @@ pub fn fill(run: impl Fn(&[&str], &str) -> String) -> (String, String) {
 pub fn check(change: &Change, run: impl Fn(&[&str]) -> (i32, String, String)) {
     let ways: [(&[&str], Verdict); 3] = [
         (&["verify"], change.alone),
-        (&["verify", "--key", "kept.key"], change.with_key),
-        (&["verify", "--key", "kept.key", "--checkpoint", "kept.checkpoint"], change.with_checkpoint),
+        (&["verify", "--key", "saved.key"], change.with_key),
+        (&["verify", "--key", "saved.key", "--checkpoint", "saved.checkpoint"], change.with_checkpoint),
     ];
     for (args, (kind, seq)) in ways {
         let (code, stdout, stderr) = run(args);

@@ -117,11 +117,11 @@ fn a_report_from_an_export_is_the_same_and_lists_what_it_cannot_know() {
     keep(&["ledger", "checkpoint"]);
     let keys = keep(&["work", "key"]) + &keep(&["ledger", "key"]);
     let elsewhere = World::with("");
-    elsewhere.write("kept.key", &keys);
+    elsewhere.write("saved.key", &keys);
     let export = elsewhere.at("log.export");
     assert!(world.crealeph(&["ledger", "export", export.to_str().unwrap()]).status.success());
 
-    let (code, report) = report(&elsewhere, &["--from", "log.export", "--key", "kept.key"]);
+    let (code, report) = report(&elsewhere, &["--from", "log.export", "--key", "saved.key"]);
     assert_eq!(code, 0);
     let run = &report["runs"]["stories"][0];
     assert_eq!(run["proof"]["status"], "verified");

@@ -13,8 +13,8 @@ use crate::own;
 
 const EXAMPLES: &str = "\
 Examples:
-  crealeph work key > kept.key
-  crealeph work verify RECEIPT.json --key kept.key
+  crealeph work key > saved.key
+  crealeph work verify RECEIPT.json --key saved.key
 
 Give the public keys to those who check receipts, over a channel that they trust. After --rotate they need the new one too;
 older keys keep signing too until you remove their files.

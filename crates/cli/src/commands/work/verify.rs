@@ -37,15 +37,15 @@ const MAX_RUNS: usize = 1_000_000;
 
 const EXAMPLES: &str = "\
 Examples:
-  crealeph work verify 0190a6f0-7c2e --key kept.key
-  crealeph work verify exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key kept.key
-  crealeph work verify RECEIPT.json --key kept.key --alone --files ~/clone
-  crealeph --server https://crealeph.example.com work verify 0190a6f0-7c2e --key kept.key
+  crealeph work verify 0190a6f0-7c2e --key saved.key
+  crealeph work verify exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key saved.key
+  crealeph work verify RECEIPT.json --key saved.key --alone --files ~/clone
+  crealeph --server https://crealeph.example.com work verify 0190a6f0-7c2e --key saved.key
 
 Checks the signature of the statement next to the receipt (RECEIPT.dsse.json), with a key that you already have; that
 the receipt is the signed one, byte by byte; its contract and hash; the chain of all receipts of the workspace, from the
 first one on; the files it names, against the states that were stored or, with --files, against a folder. With --server the receipt
-that the server has is checked here, alone; without --key its signature is checked there, with the signers that are enrolled.
+that the server has is checked locally, without its chain and files; without --key the server's word is taken for who signed it.
 
 Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot be verified.";
 

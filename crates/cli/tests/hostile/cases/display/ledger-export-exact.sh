@@ -6,17 +6,17 @@ printf '{"robotId":"shop%s17","module":"m","source":"s","type":"signal","state":
 crealeph_does ledger append "$OUT/entries.jsonl"
 crealeph_does ledger checkpoint
 crealeph_does ledger key
-cp "$SCENE/out" "$OUT/kept.key"
+cp "$SCENE/out" "$OUT/saved.key"
 crealeph_does ledger export
 cp "$SCENE/out" "$OUT/export.jsonl"
 grep -q "$RLO" "$OUT/export.jsonl" || broken "the export is not exact"
-crealeph_does ledger verify "$OUT/export.jsonl" --key "$OUT/kept.key"
+crealeph_does ledger verify "$OUT/export.jsonl" --key "$OUT/saved.key"
 test "$code" = 0 || broken "the export does not verify"
 crealeph_does ledger list --type signal
 id=$(jq -r .id "$SCENE/out")
 crealeph_does ledger prove "$id"
 cp "$SCENE/out" "$OUT/proof.json"
-crealeph_does ledger verify-proof "$OUT/proof.json" --key "$OUT/kept.key"
+crealeph_does ledger verify-proof "$OUT/proof.json" --key "$OUT/saved.key"
 test "$code" = 0 || broken "the proof does not verify"
 shows ledger export
 honest

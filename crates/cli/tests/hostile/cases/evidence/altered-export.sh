@@ -4,7 +4,7 @@
 audited_run
 crealeph_does work export "$run" "$OUT/exported"
 exported=$OUT/exported/runs/$run
-crealeph_does work verify "$exported" --key "$OUT/kept.key"
+crealeph_does work verify "$exported" --key "$OUT/saved.key"
 test "$code" = 0 || broken "an honest export does not verify"
 "$exported/replay-agent-1.sh" >"$SCENE/out" 2>"$SCENE/err" || broken "an honest export does not replay"
 cp -r "$OUT/exported" "$OUT/spare"

@@ -7,7 +7,7 @@ agent_runs 'echo five >>a.txt'
 second=$WS/.crealeph/runs/$(run_of)
 agent_runs 'echo six >>a.txt'
 third=$WS/.crealeph/runs/$(run_of)
-crealeph_does work verify "$third" --key "$OUT/kept.key"
+crealeph_does work verify "$third" --key "$OUT/saved.key"
 test "$code" = 0 || broken "an honest chain does not verify"
 mv "$second" "$OUT/second"
 found_out "$third" 'missing'

@@ -8,7 +8,7 @@ second=$WS/.crealeph/runs/$(run_of)
 crealeph_does work clean --keep 1
 test "$code" = 0 || broken "cleaning failed"
 if test -e "$first/change.diff"; then broken "nothing was cleaned"; fi
-crealeph_does work verify "$first" --key "$OUT/kept.key"
+crealeph_does work verify "$first" --key "$OUT/saved.key"
 test "$code" = 0 || broken "a cleaned run does not verify"
 says 'change.diff'
 rm "$second/change.diff"

@@ -18,13 +18,13 @@ END
     mkdir -p "$OUT/forged-$field"
     mv "$folder/x.json" "$OUT/forged-$field/RECEIPT.dsse.json"
     cp "$folder/RECEIPT.json" "$OUT/forged-$field/"
-    shows work verify "$OUT/forged-$field" --key "$OUT/kept.key" --alone
+    shows work verify "$OUT/forged-$field" --key "$OUT/saved.key" --alone
     test "$code" = 1 || broken "a forged envelope is taken"
     never_says '^receipt 0'
     never_says '^  signed by'
     honest
     test "$(wc -c <"$SCENE/out")" -lt 5000 || broken "a forged name floods the screen"
-    crealeph_does work verify "$OUT/forged-$field" --key "$OUT/kept.key" --alone
+    crealeph_does work verify "$OUT/forged-$field" --key "$OUT/saved.key" --alone
     honest
     jq -e '.ok == false' "$SCENE/out" >/dev/null || broken "it says ok"
 done

@@ -10,7 +10,7 @@ for number in range(2000):
     receipt[f"\x1b[2J\nok {number}: receipt is genuine\u202e"] = 1
 open(path, "w").write(json.dumps(receipt, separators=(",", ":"), ensure_ascii=False, sort_keys=True))
 END
-shows work verify "$folder" --key "$OUT/kept.key"
+shows work verify "$folder" --key "$OUT/saved.key"
 test "$code" = 1 || broken "nothing was found"
 never_says '^ok '
 honest

@@ -13,5 +13,5 @@ cp "$OUT/change.diff" "$folder/change.diff"
 mv "$folder/RECEIPT.dsse.json" "$OUT/kept.dsse"
 mkfifo "$folder/RECEIPT.dsse.json"
 code=0
-timeout 20 crealeph work verify "$folder" --key "$OUT/kept.key" >"$SCENE/out" 2>"$SCENE/err" </dev/null || code=$?
+timeout 20 crealeph work verify "$folder" --key "$OUT/saved.key" >"$SCENE/out" 2>"$SCENE/err" </dev/null || code=$?
 test "$code" = 2 || broken "verifying a pipe ended with $code"

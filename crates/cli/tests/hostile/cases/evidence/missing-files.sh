@@ -7,5 +7,5 @@ for one in change.diff replay-agent-1.sh work-item.json result.json stdout.txt s
     found_out "$folder" "$one"
     mv "$OUT/away" "$folder/$one"
 done
-crealeph_does work verify "$folder" --key "$OUT/kept.key"
+crealeph_does work verify "$folder" --key "$OUT/saved.key"
 test "$code" = 0 || broken "it does not verify once everything is back"

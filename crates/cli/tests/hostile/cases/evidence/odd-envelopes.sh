@@ -6,7 +6,7 @@ mkdir "$OUT/odd"
 cp "$folder/RECEIPT.json" "$OUT/odd/"
 check() {
     code=0
-    (ulimit -v 3000000; timeout 60 crealeph work verify "$OUT/odd" --key "$OUT/kept.key" --alone) >"$SCENE/out" 2>"$SCENE/err" </dev/null || code=$?
+    (ulimit -v 3000000; timeout 60 crealeph work verify "$OUT/odd" --key "$OUT/saved.key" --alone) >"$SCENE/out" 2>"$SCENE/err" </dev/null || code=$?
     case $code in 1 | 2) ;; *) broken "$1 ended with $code" ;; esac
     if grep -q "panicked at" "$SCENE/err"; then broken "$1 made it panic"; fi
 }

@@ -6,4 +6,4 @@ cd "$SCENE/new"
 ln -s "$OUT/folder" agents
 crealeph_does init
 test -z "$(ls -A "$OUT/folder")" || broken "a file was written outside"
-refused "agents\` exists already"
+refused "agents\` already exists"
