@@ -351,7 +351,8 @@ impl LogView<'_> {
                 let room = self.limits.lineage_entries.saturating_sub(found.len());
                 let around = match direction {
                     Direction::Up => self.reads.parents(self.head, seq)?,
-                    Direction::Down => self.reads.children(self.head, seq, room + 1)?,
+                    // Those that are known already do not hide one that is not.
+                    Direction::Down => self.reads.children(self.head, seq, room + 1 + seen.len())?,
                 };
                 for relative in around {
                     if !seen.insert(relative) {
@@ -374,7 +375,7 @@ impl LogView<'_> {
             for seq in level {
                 let further = match direction {
                     Direction::Up => self.reads.parents(self.head, seq)?,
-                    Direction::Down => self.reads.children(self.head, seq, self.limits.lineage_entries)?,
+                    Direction::Down => self.reads.children(self.head, seq, seen.len() + 1)?,
                 };
                 is_cut |= further.iter().any(|relative| !seen.contains(relative));
             }

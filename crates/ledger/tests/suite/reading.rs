@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ("the events of an execution are found", executions),
     ("an id is found by its start, and printed as short as it is unique", short_ids),
     ("lineage is followed up and down within a bound", lineage),
+    ("a lineage at its limit leaves nothing out without saying so", lineage_at_its_limit),
     ("a row that leads to no entry is reported, not left out", stray_edge),
     ("facts are those of the definition, at any instant", facts),
     ("a watch wakes when the log grows", watch),
@@ -408,6 +409,31 @@ fn lineage(fixture: &dyn Fixture) {
     assert_eq!(found(&a, Direction::Up, 9), (vec![], false));
     assert!(ledger.lineage(&local(), &LedgerId::parse("x").unwrap(), Direction::Up, 1).unwrap().is_none());
     assert_eq!(ledger.lineage(&local(), &a, Direction::Up, 65).unwrap_err().code(), "ledger_limit");
+}
+
+fn lineage_at_its_limit(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let on = |ids: &[&LedgerId]| {
+        let ids: Vec<String> = ids.iter().map(|id| format!("\"{id}\"")).collect();
+        entry("a", "{}", &format!(r#""lineage":{{"dependsOnLedgerIds":[{}]}}"#, ids.join(",")))
+    };
+    for limit in [3, 4, 5] {
+        let limits = LedgerLimits { lineage_entries: limit, ..LedgerLimits::default() };
+        let options = LedgerOptions { limits, ..place.options() };
+        let opened = Ledger::open(&place.location, options.clone());
+        let ledger = opened.or_else(|_| Ledger::init(&place.location, options)).unwrap();
+        let first = append_one(&ledger, on(&[])).id;
+        let second = append_one(&ledger, on(&[&first])).id;
+        let third = append_one(&ledger, on(&[&first, &second])).id;
+        let fourth = append_one(&ledger, on(&[&first, &second])).id;
+        // The only one that the first level does not have stands behind those that it has.
+        let last = append_one(&ledger, on(&[&second])).id;
+        let lineage = ledger.lineage(&local(), &first, Direction::Down, 9).unwrap().unwrap();
+        let found: Vec<LedgerId> = lineage.entries.iter().map(|near| near.entry.id.clone()).collect();
+        let all = [second, third, fourth, last];
+        assert_eq!(found, all[..limit.min(4)], "limit {limit}");
+        assert_eq!(lineage.is_cut, limit < 4, "limit {limit}");
+    }
 }
 
 fn stray_edge(fixture: &dyn Fixture) {

@@ -348,7 +348,7 @@ impl ExplainedApproval {
     /// How far the root is to be trusted.
     pub fn root_state(&self) -> &'static str {
         match (self.root(), self.is_pinned) {
-            (None, _) => "no one enrolled",
+            (None, _) => "nobody enrolled",
             (Some(_), true) => "pinned",
             (Some(_), false) => "unproven",
         }

@@ -9,8 +9,8 @@ use crealeph_contracts::reported::{
     SIGNER_ENROLMENT, SIGNER_REVOCATION, SignerEnrolment, SignerRequest, SignerRevocation,
     revoked_signer_key, signer_key,
 };
-use crealeph_contracts::scalar::{Literal, TenantId, Text};
-use crealeph_ledger::{Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry};
+use crealeph_contracts::scalar::{Literal, Name, TenantId, Text};
+use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, LogView, Order, Seq, StoredEntry};
 use crealeph_verify::{SignerLog, VerifierKey, VerifierKeyError};
 use serde::{Deserialize, Serialize};
 
@@ -158,13 +158,15 @@ pub fn add_signer(
     let find =
         || Ok::<_, SignerEnrolmentError>(ledger.view(tenant, |view| find(view, &signer_id))?.flatten());
     if find()?.is_none() {
-        if ledger.count(tenant, &entries_of(SIGNER_ENROLMENT), Seq::ZERO)? >= MAX_SIGNERS as u64 {
+        let state = Literal::new("enrolled");
+        let enrolled = Filter { state: Some(Name::from(state)), ..entries_of(SIGNER_ENROLMENT) };
+        if ledger.count(tenant, &enrolled, Seq::ZERO)? >= MAX_SIGNERS as u64 {
             return Err(SignerEnrolmentError::TooMany);
         }
         let key = Text::new(text).ok_or(SignerEnrolmentError::Key(VerifierKeyError::Form))?;
         let enrolment = SignerEnrolment { signer_id, key, label: request.label };
         let payload = JsonObject::of("the enrolment", &enrolment)?;
-        let (state, key) = (Literal::new("enrolled"), enrolment.client_key());
+        let key = enrolment.client_key();
         once(append_grant(ledger, tenant, grant_draft(SIGNER_ENROLMENT, state, payload, &key)?))?;
     }
     match find()? {

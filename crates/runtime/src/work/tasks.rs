@@ -133,7 +133,7 @@ pub(super) fn bound_to(task: Option<&TaskOrigin>, robot: Option<&RobotId>) -> (R
     }
 }
 
-/// The task that an item came from, if it is one. A run reads it once, before it starts: its receipt names the task, although the
+/// The task that an item came from, if it is one. A run reads it before it starts, so that its receipt names the task even if the
 /// ledger does not answer when it is written.
 pub(super) fn origin(work: &Work, item: &ItemId) -> Result<Option<TaskOrigin>, WorkError> {
     let Ok(task) = LedgerId::parse(item.as_str()) else { return Ok(None) };
