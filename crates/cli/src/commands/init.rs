@@ -95,7 +95,7 @@ impl Init {
         note!("");
         note!("Then, one after the other:");
         for step in [
-            "crealeph agent check planner@1          # does the agent conform to its contract?",
+            "crealeph agent check planner@1          # does it conform to its contract?",
             "crealeph ledger init",
             "crealeph ledger append entries.jsonl    # what is known so far",
             "crealeph snapshot shop-17               # is it consistent?",

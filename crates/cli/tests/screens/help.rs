@@ -308,7 +308,7 @@ fn help_at_80_columns() {
             Go there: cd demo-project
 
             Then, one after the other:
-            crealeph agent check planner@1          # does the agent conform to its contract?
+            crealeph agent check planner@1          # does it conform to its contract?
             crealeph ledger init
             crealeph ledger append entries.jsonl    # what is known so far
             crealeph snapshot shop-17               # is it consistent?

@@ -184,7 +184,7 @@ fn only_what_other_bounds_could_admit_is_kept() {
     }
     for (agent, script, more, reason) in [
         ("agent-3", "printf %s $TOKEN > leaked", small, "Secret in change"),
-        ("agent-1", "mkfifo pipe", json!({}), "no state can hold"),
+        ("agent-1", "mkfifo pipe", json!({}), "a state cannot contain: `pipe` is a FIFO"),
         ("agent-1", "echo x > .env", json!({}), "Hidden path"),
         ("agent-1", "echo x > x; exit 3", json!({}), "exit code 3"),
         ("agent-1", "sleep 100", json!({ "constraints": { "timeout_ms": 200 } }), "Timed out"),
