@@ -89,6 +89,7 @@ pub(super) fn inbox(call: &Call) -> Result<Reply, Problem> {
     let page = view::InboxView {
         items: &items,
         next: next.map(|next| next.to_string()),
+        is_first: call.text("cursor").is_none(),
         looked_at,
         robot: call.text("robot"),
         approver: approver.as_ref(),
@@ -118,7 +119,8 @@ pub(super) fn robots(call: &Call) -> Result<Reply, Problem> {
     let (robots, has_more) = robot_routes::page(call, ROWS)?;
     let next = robots.last().filter(|_| has_more).map(|last| last.robot_id.as_str().to_owned());
     let frame = PageFrame { viewer: &viewer, section: Section::Robots, title: "Robots", live: Some("") };
-    Ok(html(frame.of(view::robots(&viewer, &robots, next.as_deref()))))
+    let is_first = call.text("after").is_none();
+    Ok(html(frame.of(view::robots(&viewer, &robots, is_first, next.as_deref()))))
 }
 
 pub(super) fn robot(call: &Call) -> Result<Reply, Problem> {
@@ -168,10 +170,11 @@ pub(super) fn entries(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
     let page = ledger::page(call, Order::NewestFirst, ROWS)?;
     let filter = ["robot", "type", "state", "module", "execution"].map(|name| (name, call.text(name)));
-    let list = view::LedgerList { page: &page, filter: filter.to_vec() };
+    let is_first = call.text("cursor").is_none();
+    let list = view::LedgerList { page: &page, is_first, filter: filter.to_vec() };
     let kind = call.text("type").filter(|_| call.text("robot").is_none());
     let live = live_list(call).filter(|_| kind.is_none());
-    let types = kind.filter(|_| call.text("cursor").is_none());
+    let types = kind.filter(|_| is_first);
     let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: "Ledger", live };
     Ok(html(frame.of_types(view::entries(&viewer, &list), types.as_slice())))
 }
