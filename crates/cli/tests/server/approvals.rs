@@ -318,13 +318,16 @@ fn a_held_change_is_approved_over_http_and_lands_where_its_workspace_is() {
     let key = world.fingerprint("ana");
     assert!(landed.contains(&format!("with the SSH key <code>{key}</code>")), "{landed}");
 
+    // One that is rejected is discarded; the log does not say whether that has happened, and neither does the page.
     let held = work(&["run", &local.items(&[item("v", "echo five >> a.txt")]), "--hold"]);
     let other = held.of("v")["run"].as_str().unwrap();
     let wanted = json!({ "decision": "reject", "reason": "<b>not\u{202e} now" });
     let rejected = server.post("/v1/verdicts", &writer, &world.decided(&writer, other, "ana", wanted)).json();
-    assert_eq!(rejected["decision"], json!("reject"), "{rejected}");
+    let next = rejected["next"].as_str().unwrap();
+    assert!(next.ends_with(" discards it, if that has not happened yet"), "{rejected}");
     for _ in 0..2 {
         let rejected = page(&format!("/inbox/{other}"));
+        assert!(rejected.contains("discards it, if that has not happened yet."), "{rejected}");
         let why = format!("with the SSH key <code>{key}</code>: &lt;b&gt;not\\u{{202e}} now</li>");
         assert!(rejected.contains(&why), "{rejected}");
         assert_eq!(work(&["recover"]).code, 0);
