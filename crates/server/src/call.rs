@@ -17,6 +17,8 @@ use crate::route::{ParameterKind, ParameterPlace, Route, Surface};
 use crate::settings::ServerBounds;
 
 const SMALL_BODY_BYTES: usize = 16 << 10;
+/// The longest text that a parameter may have.
+pub(crate) const MAX_TEXT_BYTES: usize = 1_024;
 /// How many fields a form may have.
 const MAX_FIELDS: usize = 64;
 
@@ -238,7 +240,7 @@ fn check(name: &str, kind: ParameterKind, value: &str) -> Result<(), Problem> {
         ParameterKind::Words(words) if !words.contains(&value) => {
             Err(Problem::parameter(name, &format!("is not one of {}", words.join(", "))))
         }
-        ParameterKind::Text if value.trim().is_empty() || value.len() > 1_024 => {
+        ParameterKind::Text if value.trim().is_empty() || value.len() > MAX_TEXT_BYTES => {
             Err(Problem::parameter(name, "is not a string of 1 to 1,024 bytes"))
         }
         _ => Ok(()),

@@ -266,6 +266,19 @@ fn a_link_is_used_once_and_only_by_its_button() {
 }
 
 #[test]
+fn a_long_address_leads_to_the_sign_in_page_too() {
+    let server = Running::start();
+    let longest = format!("/search?q={}", "x".repeat(1_024 - "/search?q=".len()));
+    for (address, is_kept) in [(longest.clone(), true), (format!("{longest}x"), false)] {
+        let answer = server.page(&address, None);
+        let target = answer.header("location").unwrap().to_owned();
+        assert_eq!((answer.status, target.contains("?next=")), (303, is_kept), "{target}");
+        let page = server.page(&target, None);
+        assert_eq!((page.status, page.text().contains("name=\"next\"")), (200, is_kept), "{target}");
+    }
+}
+
+#[test]
 fn a_session_ends_with_the_key_that_opened_it() {
     let server = Running::start();
     let (key, admin) = (server.key("own", "reader"), server.key("own", "admin"));
