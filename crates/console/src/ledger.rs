@@ -79,13 +79,19 @@ pub struct EntryDetail<'l> {
     pub down: &'l LineageEntries,
     /// Whether the page of an approval has more about it.
     pub is_subject: bool,
+    /// Whether its execution has a page: one without an event has none.
+    pub has_execution: bool,
 }
 
 /// The page of an entry.
 pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
-    let EntryDetail { entry, up, down, is_subject } = detail;
+    let EntryDetail { entry, up, down, is_subject, has_execution } = detail;
     let (content, id) = (&entry.content, entry.id.as_str());
     let api = format!("/v1/entries/{}", path(id));
+    let of_execution = |execution: &str| match has_execution {
+        true => format!("/executions/{}/{}", path(content.robot_id.as_str()), path(execution)),
+        false => query("/ledger", &[("execution", Some(execution))]),
+    };
     html! {
         h1 { (line(content.kind.as_str())) " " (badge(content.state.as_str())) }
         (facts(vec![
@@ -96,7 +102,7 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
             ("Robot", html! { a href={ "/robots/" (path(content.robot_id.as_str())) } { (line(content.robot_id.as_str())) } }),
             ("Module", html! { (line(content.module.as_str())) ", source " (line(content.source.as_str())) }),
             ("Execution", html! { @match &content.execution_id {
-                Some(execution) => a href={ "/executions/" (path(content.robot_id.as_str())) "/" (path(execution.as_str())) } { (short(execution.as_str())) },
+                Some(execution) => a href=(of_execution(execution.as_str())) { (short(execution.as_str())) },
                 None => "-",
             } }),
             ("Client key", html! { @if let Some(key) = &content.key { code { (line(key.as_str())) } } @else { "-" } }),

@@ -571,6 +571,17 @@ fn an_execution_is_listed_once_in_the_state_that_it_is_in_now() {
         "payload": { "text": "x".repeat(20 << 10) }, "lineage": { "dependsOnLedgerIds": [signal.0], "executionId": "broken" },
     });
     let id = server.append_reported("own", &artifact).0;
+    let page = browser.get(&format!("/ledger/{id}")).text();
+    assert!(page.contains("href=\"/executions/r/broken\""), "{page}");
+    // An execution without an event has no page but its entries.
+    let mut trace = artifact;
+    trace["lineage"]["executionId"] = json!("eventless");
+    let trace = server.append_reported("own", &trace).0;
+    let page = browser.get(&format!("/ledger/{trace}")).text();
+    let target = "/ledger?execution=eventless";
+    assert!(page.contains(&format!("href=\"{target}\"")) && !page.contains("\"/executions/r/"), "{page}");
+    assert!(browser.get(target).text().contains(&trace));
+
     let page = browser.get("/executions/r/broken").text();
     let note = format!("4,107 more bytes are not shown. <a href=\"/v1/entries/{id}\">Show all of it</a>");
     assert!(page.contains(&note), "{page}");

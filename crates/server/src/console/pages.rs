@@ -10,7 +10,7 @@ use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::builder::review::is_draft;
 use crealeph_decision::policy::{RulesError, ThresholdsSource};
-use crealeph_ledger::{Cursor, Direction, Filter, Order};
+use crealeph_ledger::{Cursor, Direction, EXECUTION_EVENT, Filter, Order, StoredEntry};
 use crealeph_runtime::access::{list_keys, list_sessions};
 use crealeph_runtime::approvals::{ApprovalHistory, InboxScan};
 use crealeph_runtime::entries::{PageQuery, bounded_page};
@@ -185,10 +185,27 @@ pub(super) fn entry(call: &Call) -> Result<Reply, Problem> {
     let up = ledger::relatives(call, &entry, Direction::Up, LINEAGE_DEPTH)?;
     let down = ledger::relatives(call, &entry, Direction::Down, LINEAGE_DEPTH)?;
     let is_subject = is_draft(entry.content.module.as_str(), entry.content.state.as_str());
-    let detail = view::EntryDetail { entry: &entry, up: &up, down: &down, is_subject };
+    let has_execution = has_execution(call, &entry)?;
+    let detail = view::EntryDetail { entry: &entry, up: &up, down: &down, is_subject, has_execution };
     let title = format!("Entry {}", entry.id);
     let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: &title, live: None };
     Ok(html(frame.of(view::entry(&viewer, &detail))))
+}
+
+/// Whether the execution that an entry is of has a page, which is of its events.
+fn has_execution(call: &Call, entry: &StoredEntry) -> Result<bool, Problem> {
+    let content = &entry.content;
+    let Some(execution) = &content.execution_id else { return Ok(false) };
+    let event = Name::parse(EXECUTION_EVENT)
+        .map_err(|_| Problem::new(ProblemKind::Internal, "the type of events has an invalid name"))?;
+    let filter = Filter {
+        robot_id: Some(content.robot_id.clone()),
+        kind: Some(event),
+        execution_id: Some(execution.clone()),
+        ..Filter::default()
+    };
+    let page = call.ledger().list(&call.who()?.tenant_id, &filter, Order::NewestFirst, None, 1)?;
+    Ok(!page.entries.is_empty())
 }
 
 pub(super) fn policy(call: &Call) -> Result<Reply, Problem> {
