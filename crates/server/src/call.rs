@@ -157,8 +157,8 @@ pub(crate) fn read_query(
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
-        // Browsers send the empty fields of a form too.
-        if surface == Surface::Page && value.is_empty() {
+        // Browsers send the empty fields of a form too, and people leave a space in them.
+        if surface == Surface::Page && value.trim().is_empty() {
             continue;
         }
         let known = route.parameters.iter().filter(|known| known.place.is_query());

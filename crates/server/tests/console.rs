@@ -91,6 +91,10 @@ fn every_page_serves_only_its_roles() {
         ("/usage?from=x", 400),
         ("/search", 200),
         ("/search?q=r", 200),
+        // A field with nothing but spaces in it is empty.
+        ("/search?q=+", 200),
+        ("/ledger?robot=+&type=%20%20", 200),
+        ("/runs?status=+&agent=+", 200),
         ("/ledger?robot=&type=signal", 200),
         ("/ledger?nonsense=1", 400),
     ];
@@ -690,6 +694,19 @@ fn a_backtest_moves_only_what_was_entered_and_begins_with_the_newest_decision() 
         page.contains("<strong>1 decision would be different") && page.contains("/executions/q/own-rules"),
         "{page}"
     );
+
+    // What cannot be used is said beside the form, which has what was typed.
+    for (moved, typed, why) in [
+        ("minConfidence=0,6", "value=\"0,6\"", "the parameter <code>minConfidence</code> is not a number"),
+        ("minConfidence=7&minLineageCount=3", "value=\"7\"", "these thresholds cannot be used: "),
+    ] {
+        let answer = browser.get(&format!("/policy?{moved}"));
+        let page = answer.text();
+        assert_eq!(answer.status, 400, "{page}");
+        assert!(page.contains(typed) && page.contains("Backtest</button>"), "{page}");
+        assert!(page.contains(&format!("<p class=\"error\" role=\"alert\">{why}")), "{page}");
+        assert!(!page.contains("looked at"), "{page}");
+    }
 
     let unreadable = json!({ "robotId": "r", "module": "agent-builder", "source": "agent-builder", "type": "execution_record", "state": "planned", "payload": {} });
     for _ in 0..4 {

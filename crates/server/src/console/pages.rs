@@ -228,9 +228,20 @@ pub(super) fn policy(call: &Call) -> Result<Reply, Problem> {
         ],
     };
     let is_asked = form.thresholds.iter().any(|(_, _, asked)| asked.is_some());
-    let found = is_asked.then(|| backtest(call)).transpose()?;
+    let found = match is_asked.then(|| backtest(call)).transpose() {
+        Err(problem) if problem.kind() != ProblemKind::BadParameter => return Err(problem),
+        found => found,
+    };
+    let shown = match &found {
+        Ok(found) => Ok(found.as_ref()),
+        Err(problem) => Err(problem.words().0),
+    };
     let frame = PageFrame { viewer: &viewer, section: Section::Policy, title: "Policy", live: None };
-    Ok(html(frame.of(view::policy(&viewer, &form, found.as_ref()))))
+    let mut reply = html(frame.of(view::policy(&viewer, &form, shown)));
+    if let Err(problem) = &found {
+        reply.status = problem.status();
+    }
+    Ok(reply)
 }
 
 /// Past decisions, newest first, under the rules that are in force for their robots, with the thresholds that the form moved.
