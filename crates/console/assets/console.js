@@ -143,7 +143,7 @@ document.addEventListener('keydown', (event) => {
 // News: one event stream a session. The tab that holds the lock reads it and notifies the others. Tabs of another session, which may be of
 // another tenant, have their own.
 const live = main?.dataset.live;
-const liveTypes = main?.dataset.types?.split(' ') ?? [];
+const liveTypes = main?.dataset.types?.split('\n') ?? [];
 const isLive = live !== undefined || liveTypes.length > 0;
 const bar = document.querySelector('.changed');
 const RENEW_MS = 3000;

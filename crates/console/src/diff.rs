@@ -2,6 +2,7 @@
 
 use crealeph_contracts::text::Shown;
 use crealeph_runtime::report::TextPart;
+use crealeph_runtime::work::diff_name;
 use maud::{Markup, html};
 
 use crate::parts::{counted, left_out_note, line, markup_bytes, number};
@@ -32,7 +33,7 @@ impl DiffBounds {
 
 /// The part of a diff that is about one file.
 struct DiffFile<'d> {
-    path: &'d str,
+    path: String,
     lines: Vec<(&'d str, String)>,
 }
 
@@ -45,8 +46,8 @@ pub(crate) fn diff(text: &str, bounds: DiffBounds, raw: Option<&str>) -> Markup 
                 @let added = file.count('+');
                 @let removed = file.count('-');
                 details open[file.lines.len() <= FOLDED_LINES] {
-                    summary { code { (line(file.path)) } " " span .added { "+" (added) } " " span .removed { "−" (removed) } }
-                    pre tabindex="0" role="group" aria-label={ "Changes of " (line(file.path)) } {
+                    summary { code { (line(&file.path)) } " " span .added { "+" (added) } " " span .removed { "−" (removed) } }
+                    pre tabindex="0" role="group" aria-label={ "Changes of " (line(&file.path)) } {
                         @for (tone, text) in &file.lines { span .(tone) { (text) "\n" } }
                     }
                 }
@@ -81,7 +82,8 @@ impl DiffFile<'_> {
 fn files(text: &str, bounds: DiffBounds) -> (Vec<DiffFile<'_>>, usize, usize) {
     let mut files: Vec<DiffFile<'_>> = Vec::new();
     let (mut shown, mut all, mut bytes, mut in_head) = (0, 0, 0, true);
-    for text in text.lines() {
+    // Only the line break itself ends a line: a carriage return before it is a part of what is approved.
+    for text in text.split_terminator('\n') {
         all += 1;
         if shown >= bounds.lines || bytes >= bounds.bytes {
             continue;
@@ -89,9 +91,9 @@ fn files(text: &str, bounds: DiffBounds) -> (Vec<DiffFile<'_>>, usize, usize) {
         shown += 1;
         bytes += LINE_MARKUP_BYTES;
         if let Some(names) = text.strip_prefix("diff --git ") {
-            let path = names.split_once(" b/").map_or(names, |(_, path)| path);
+            let path = diff_name(names);
+            bytes += FILE_MARKUP_BYTES + 2 * markup_bytes(&line(&path));
             files.push(DiffFile { path, lines: Vec::new() });
-            bytes += FILE_MARKUP_BYTES + 2 * markup_bytes(&line(path));
             in_head = true;
             continue;
         }
@@ -99,7 +101,7 @@ fn files(text: &str, bounds: DiffBounds) -> (Vec<DiffFile<'_>>, usize, usize) {
         let is_name =
             in_head && (text.starts_with("--- ") || text.starts_with("+++ ") || text.starts_with("index "));
         if files.is_empty() {
-            files.push(DiffFile { path: "(all)", lines: Vec::new() });
+            files.push(DiffFile { path: "(all)".to_owned(), lines: Vec::new() });
         }
         if let Some(file) = files.last_mut().filter(|_| !is_name) {
             let line = Shown::line(text).at_most(MAX_LINE_CHARS).to_string();
@@ -132,6 +134,30 @@ mod tests {
         assert_eq!(lines, ["@@ -1 +1,2 @@", "-old", "+new", "+--- more", "--- a line that begins so"]);
         let page = diff(text, DiffBounds::PAGE, None).into_string();
         assert!(!page.contains("<script>") && page.contains("&lt;b&gt;"), "{page}");
+    }
+
+    #[test]
+    fn a_change_of_line_endings_is_visible() {
+        let text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n same\r\n-x\n+x\r\n";
+        let (found, ..) = files(text, DiffBounds::PAGE);
+        let lines: Vec<&str> = found[0].lines.iter().map(|(_, line)| line.as_str()).collect();
+        assert_eq!(lines, ["@@ -1,2 +1,2 @@", " same\\r", "-x", "+x\\r"]);
+    }
+
+    #[test]
+    fn a_file_has_its_whole_name() {
+        for name in ["src b/lib.rs", "a b/a b/a", "x"] {
+            let text = format!(
+                "diff --git a/{name} b/{name}\n--- a/{name}\t\n+++ b/{name}\t\n@@ -1 +1 @@\n-x\n+y\n"
+            );
+            let (found, ..) = files(&text, DiffBounds::PAGE);
+            assert_eq!((found.len(), found[0].path.as_str()), (1, name));
+            let part = TextPart { text: "@@ -1 +1 @@\n-x\n+y\n".to_owned(), left_out_bytes: 0 };
+            let page = hunks(name, &part, DiffBounds::PART, &html! {}).into_string();
+            assert!(page.contains(&format!("<summary><code>{name}</code>")), "{page}");
+        }
+        let quoted = "diff --git \"a/\\303\\244\" \"b/\\303\\244\"\n@@ @@\n+x\n";
+        assert_eq!(files(quoted, DiffBounds::PAGE).0[0].path, "\"\\303\\244\"");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Executions of the Builder: the list with its filters, and one with its decision as steps.
 
 use crealeph_contracts::instant::Instant;
-use crealeph_runtime::report::{ApprovalStory, ArtifactStory, AttemptStory, ExecutionPage, ExecutionStory};
+use crealeph_runtime::report::{
+    ApprovalStory, ArtifactStory, AttemptStory, ExecutionPage, ExecutionStory, VerdictStory,
+};
 use crealeph_runtime::robot_report::{event_reason, execution_of};
 use maud::{Markup, html};
 
@@ -275,15 +277,25 @@ pub(crate) fn approval_story(approval: &ApprovalStory, now: Instant) -> Markup {
             @if let Some(wanted) = approval.approvals { ", which requires " (counted(wanted, "approval")) }
             @if let Some(group) = &approval.group { " of " code { (line(group)) } }
         }
-        @if !approval.verdicts.is_empty() {
-            ul { @for verdict in &approval.verdicts {
-                li { (badge(&verdict.decision)) " by " strong { (line(&verdict.person)) } " " (time(&verdict.at, now))
-                    @if let Some(key) = &verdict.key { " with " code { (line(key)) } }
-                    @if let Some(reason) = &verdict.reason { ": " (line(reason)) }
-                    @if let Some(why) = &verdict.uncounted_reason { " " span .quiet { "does not count: " (line(why)) } }
-                }
-            } }
-        }
+        @if !approval.verdicts.is_empty() { (verdict_list(&approval.verdicts, now)) }
+    }
+}
+
+/// Verdicts: who decided what, with which key, why, and whether it counts.
+pub(crate) fn verdict_list(verdicts: &[VerdictStory], now: Instant) -> Markup {
+    let proof = |verdict: &VerdictStory| match verdict.proof.as_deref() {
+        Some("ssh") => "the SSH key ",
+        Some("passkey") => "the passkey ",
+        _ => "",
+    };
+    html! {
+        ul { @for verdict in verdicts {
+            li { (badge(&verdict.decision)) " by " strong { (line(&verdict.person)) } " " (time(&verdict.at, now))
+                @if let Some(key) = &verdict.key { " with " (proof(verdict)) code { (line(key)) } }
+                @if let Some(reason) = &verdict.reason { ": " (line(reason)) }
+                @if let Some(why) = &verdict.uncounted_reason { " " span .quiet { "does not count: " (line(why)) } }
+            }
+        } }
     }
 }
 

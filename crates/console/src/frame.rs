@@ -108,10 +108,11 @@ impl PageFrame<'_> {
         self.of_types(content, &[])
     }
 
-    /// The whole page, which entries of these types change too, whatever robot they are about.
+    /// The whole page, which entries of these types change too, whatever robot they are about. A type may have spaces in it, but no line
+    /// break.
     pub fn of_types(&self, content: Markup, types: &[&str]) -> String {
         let PageFrame { viewer, section, title, live } = self;
-        let types = (!types.is_empty()).then(|| types.join(" "));
+        let types = (!types.is_empty()).then(|| types.join("\n"));
         let body = html! {
             a .skip href="#main" { "Skip to content" }
             header .top {
@@ -266,5 +267,25 @@ pub fn problem(viewer: Option<&Viewer>, page: &ProblemPage<'_>) -> String {
     match viewer {
         Some(viewer) => PageFrame { viewer, section: Section::Problem, title, live: None }.of(content),
         None => plain(title, content),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_with_a_space_in_it_stays_one_type() {
+        let viewer = Viewer::sample();
+        let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: "Ledger", live: None };
+        let page = frame.of_types(html! {}, &["price list", "signal"]);
+        assert!(page.contains("data-types=\"price list\nsignal\""), "{page}");
+        assert!(asset_text("console.js").contains("dataset.types?.split('\\n')"), "and is read so");
+    }
+
+    fn asset_text(name: &str) -> String {
+        let url = asset_url(name);
+        let found = url.strip_prefix("/assets/").and_then(crate::assets::asset);
+        found.map_or_else(String::new, |asset| asset.text.to_string())
     }
 }

@@ -23,6 +23,8 @@ pub struct InboxView<'i> {
     pub items: &'i [InboxItem],
     /// Where the list continues.
     pub next: Option<String>,
+    /// It is the first page.
+    pub is_first: bool,
     /// How much of what waits was looked at for it.
     pub looked_at: u64,
     /// The robot that is filtered by.
@@ -42,12 +44,12 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
     html! {
         h1 { "Inbox" }
         (filter(page))
-        @if page.items.is_empty() && next.is_none() { (nothing(page)) } @else {
+        @if page.items.is_empty() { (nothing(page)) } @else {
             (marked_form())
             ul .cards { @for (item, mark) in page.items.iter().zip(marks(page)) { (card(viewer, page.approver, item, mark)) } }
             @if page.is_own && next.is_some() { p .cut { "Found among " (number(page.looked_at)) " that wait. Older ones are on the next page." } }
-            (next_page(next.map(|_| query("/inbox", &pairs))))
         }
+        (next_page(next.map(|_| query("/inbox", &pairs))))
         @if viewer.person.is_some() { (decide_script()) }
     }
 }
@@ -73,10 +75,23 @@ fn filter(page: &InboxView<'_>) -> Markup {
 }
 
 fn nothing(page: &InboxView<'_>) -> Markup {
-    match (page.is_own, page.robot) {
-        (true, _) => empty("Nothing waits for your approval.", None),
-        (false, Some(_)) => empty("No draft of this robot awaits approval.", None),
-        (false, None) => {
+    if page.next.is_some() {
+        let looked_at = number(page.looked_at);
+        return match page.is_own {
+            true => empty(
+                &format!("None of {looked_at} that wait is for you. Older ones are on the next page."),
+                None,
+            ),
+            false => empty("Nothing here matches. Older ones are on the next page.", None),
+        };
+    }
+    match (page.is_first, page.is_own, page.robot) {
+        (false, true, _) => empty("Nothing older waits for your approval.", None),
+        (false, false, Some(_)) => empty("No older draft of this robot awaits approval.", None),
+        (false, false, None) => empty("Nothing older awaits approval.", None),
+        (true, true, _) => empty("Nothing waits for your approval.", None),
+        (true, false, Some(_)) => empty("No draft of this robot awaits approval.", None),
+        (true, false, None) => {
             let what = "Nothing awaits approval. Drafts and held changes appear here:";
             empty(what, Some("crealeph work run --agent NAME --hold \"…\""))
         }
@@ -178,4 +193,39 @@ pub(crate) fn title(entry: &StoredEntry, change: Option<&HeldChangeRecord>) -> S
 /// The first line of a task.
 pub(crate) fn first_line(text: &str) -> String {
     line(text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_page_that_is_not_all_does_not_say_that_nothing_waits() {
+        let page = |is_first, is_own, next: Option<&str>| {
+            let next = next.map(str::to_owned);
+            let looked_at = 50;
+            let view = InboxView {
+                items: &[],
+                next,
+                is_first,
+                looked_at,
+                robot: None,
+                approver: None,
+                is_own,
+                asked_for: None,
+            };
+            inbox(&Viewer::sample(), &view).into_string()
+        };
+        assert!(page(true, true, None).contains("Nothing waits for your approval."));
+        assert!(page(true, false, None).contains("Nothing awaits approval. Drafts"));
+        assert!(page(false, true, None).contains("Nothing older waits for your approval."));
+        assert!(page(false, false, None).contains("Nothing older awaits approval."));
+        for (is_own, said) in [(true, "None of 50 that wait is for you."), (false, "Nothing here matches.")] {
+            let shown = page(true, is_own, Some("7"));
+            assert!(
+                shown.contains(said) && shown.contains("cursor=7") && shown.contains("on the next page"),
+                "{shown}"
+            );
+        }
+    }
 }

@@ -16,6 +16,8 @@ use crate::parts::{
 pub struct LedgerList<'l> {
     /// The entries, newest first.
     pub page: &'l EntryPage,
+    /// It is the first page.
+    pub is_first: bool,
     /// What is filtered by: names of parameters and their values.
     pub filter: Vec<(&'static str, Option<&'l str>)>,
 }
@@ -30,9 +32,10 @@ pub fn entries(viewer: &Viewer, list: &LedgerList<'_>) -> Markup {
             button type="submit" { "Filter" }
         }
         @if list.page.entries.is_empty() {
-            @match next.is_some() {
-                true => (empty("No entry matches in the part of the log that was searched.", None)),
-                false => (empty("No entry matches. Append some:", Some("crealeph ledger append entries.jsonl"))),
+            @match (next.is_some(), list.is_first) {
+                (true, _) => (empty("No entry matches in the part of the log that was searched; older ones may.", None)),
+                (false, false) => (empty("No older entry matches.", None)),
+                (false, true) => (empty("No entry matches. Append some:", Some("crealeph ledger append entries.jsonl"))),
             }
         } @else {
             (entry_table(viewer, &list.page.entries))
@@ -76,13 +79,19 @@ pub struct EntryDetail<'l> {
     pub down: &'l LineageEntries,
     /// Whether the page of an approval has more about it.
     pub is_subject: bool,
+    /// Whether its execution has a page: one without an event has none.
+    pub has_execution: bool,
 }
 
 /// The page of an entry.
 pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
-    let EntryDetail { entry, up, down, is_subject } = detail;
+    let EntryDetail { entry, up, down, is_subject, has_execution } = detail;
     let (content, id) = (&entry.content, entry.id.as_str());
     let api = format!("/v1/entries/{}", path(id));
+    let of_execution = |execution: &str| match has_execution {
+        true => format!("/executions/{}/{}", path(content.robot_id.as_str()), path(execution)),
+        false => query("/ledger", &[("execution", Some(execution))]),
+    };
     html! {
         h1 { (line(content.kind.as_str())) " " (badge(content.state.as_str())) }
         (facts(vec![
@@ -93,7 +102,7 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
             ("Robot", html! { a href={ "/robots/" (path(content.robot_id.as_str())) } { (line(content.robot_id.as_str())) } }),
             ("Module", html! { (line(content.module.as_str())) ", source " (line(content.source.as_str())) }),
             ("Execution", html! { @match &content.execution_id {
-                Some(execution) => a href={ "/executions/" (path(content.robot_id.as_str())) "/" (path(execution.as_str())) } { (short(execution.as_str())) },
+                Some(execution) => a href=(of_execution(execution.as_str())) { (short(execution.as_str())) },
                 None => "-",
             } }),
             ("Client key", html! { @if let Some(key) = &content.key { code { (line(key.as_str())) } } @else { "-" } }),
@@ -202,6 +211,20 @@ fn pretty(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_page_that_is_not_all_does_not_ask_for_the_first_entry() {
+        let viewer = Viewer::sample();
+        let page = EntryPage { entries: Vec::new(), next: None };
+        let shown = |is_first| {
+            entries(&viewer, &LedgerList { page: &page, is_first, filter: Vec::new() }).into_string()
+        };
+        assert!(shown(true).contains("crealeph ledger append"));
+        assert!(
+            shown(false).contains("No older entry matches.")
+                && !shown(false).contains("crealeph ledger append")
+        );
+    }
 
     #[test]
     fn json_is_laid_out_and_not_changed() {

@@ -4,7 +4,7 @@ use crealeph_runtime::backtest::{BacktestTotals, FlippedDecision};
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
-use crate::parts::{badge, counted, empty, filter_field, line, path, query, short, time};
+use crate::parts::{badge, counted, empty, filter_field, line, path, query, short, time, words};
 
 /// The thresholds that can be moved.
 #[derive(Clone, Debug)]
@@ -39,8 +39,8 @@ pub struct BacktestCut {
     pub next: String,
 }
 
-/// The page.
-pub fn policy(viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage>) -> Markup {
+/// The page: the form as it was filled in, then what was found if something was asked for, or why that cannot be used.
+pub fn policy(viewer: &Viewer, form: &BacktestForm, found: Result<Option<&BacktestPage>, &str>) -> Markup {
     html! {
         h1 { "Policy" }
         p { "Move a threshold and see which past decisions would have been different. Nothing is changed. Without a robot, each robot is judged by the rules that are in force for it, and only what you enter is moved." }
@@ -51,7 +51,8 @@ pub fn policy(viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage>
             }
             button type="submit" { "Backtest" }
         }
-        @if let Some(found) = found {
+        @if let Err(why) = found { p .error role="alert" { (words(why)) } }
+        @if let Ok(Some(found)) = found {
             p role="status" { (counted(found.totals.decisions, "decision")) " looked at, " strong { (counted(found.totals.flips, "decision")) " would be different" @if found.totals.flips == 0 { ". " } }
                 @if found.totals.unreadable > 0 { " " (counted(found.totals.unreadable, "record")) " cannot be read." } }
             @if found.is_first && found.cut.is_none() && found.totals.decisions + found.totals.unreadable == 0 { (empty("No decision is recorded yet.", Some("crealeph build request.json"))) }

@@ -12,11 +12,13 @@ use crate::parts::{
     ago, badge, counted, empty, facts, line, next_page, number, path, query, short, time, words,
 };
 
-/// The list of robots.
-pub fn robots(viewer: &Viewer, robots: &[RobotSummary], next: Option<&str>) -> Markup {
+/// A page of the list of robots: the first, or one after a robot.
+pub fn robots(viewer: &Viewer, robots: &[RobotSummary], is_first: bool, next: Option<&str>) -> Markup {
     html! {
         h1 { "Robots" }
-        @if robots.is_empty() {
+        @if robots.is_empty() && !is_first {
+            (empty("No robot follows.", None))
+        } @else if robots.is_empty() {
             (empty("No robot has an entry yet. Append the first, or let the demo fill a ledger:", Some("crealeph demo")))
         } @else {
             div .scroll tabindex="0" role="group" aria-label="Robots" {
@@ -205,6 +207,13 @@ mod tests {
             "{table}"
         );
         assert!(row("signal").contains("<td></td>") && row("copy").contains("missing"), "{table}");
+    }
+
+    #[test]
+    fn a_page_after_the_last_robot_does_not_say_that_there_is_none() {
+        let shown = |is_first| robots(&Viewer::sample(), &[], is_first, None).into_string();
+        assert!(shown(true).contains("No robot has an entry yet"));
+        assert!(shown(false).contains("No robot follows.") && !shown(false).contains("No robot has"));
     }
 
     #[test]

@@ -10,10 +10,12 @@ use crealeph_decision::approval::{ApprovalSubject, SubjectOutcome, SubjectState,
 use crealeph_decision::builder::Record;
 use crealeph_runtime::approvals::{Approver, Evidence, SubjectBasis, SubjectCase, next_step};
 use crealeph_runtime::entries::entry_json;
+use crealeph_runtime::report::VerdictStory;
 use crealeph_verify::EnrolledPasskey;
 use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, diff};
+use crate::executions::verdict_list;
 use crate::frame::{Viewer, decide_script, passkey_script};
 use crate::inbox::title;
 use crate::ledger::json_block;
@@ -113,6 +115,7 @@ fn deciders(state: &SubjectState) -> Markup {
 pub fn subject(viewer: &Viewer, approver: Option<&Approver>, view: &SubjectView) -> Markup {
     let SubjectCase { entry, subject, basis, history, state, .. } = &view.case;
     let id = subject.id.as_str();
+    let verdicts: Vec<VerdictStory> = state.verdicts.iter().map(VerdictStory::of).collect();
     html! {
         h1 { (title(entry, basis.change())) " " (badge(state.outcome.as_str())) }
         @if let Some(why) = &subject.outdated { p { (badge("outdated")) " " (line(why)) } }
@@ -120,20 +123,10 @@ pub fn subject(viewer: &Viewer, approver: Option<&Approver>, view: &SubjectView)
         (subject_facts(viewer, view))
         (content(view, false))
         (decide(viewer, approver, &view.case))
-        @if !state.verdicts.is_empty() { section aria-labelledby="verdicts" { h2 #verdicts { "Verdicts" } (verdicts(viewer, state)) } }
+        @if !verdicts.is_empty() { section aria-labelledby="verdicts" { h2 #verdicts { "Verdicts" } (verdict_list(&verdicts, viewer.now)) } }
         (passkey_script())
         (decide_script())
         p { a href={ "/v1/approvals/" (path(id)) } { "Approval as JSON" } " · " a href={ "/ledger/" (path(entry.id.as_str())) } { "Its entry" } }
-    }
-}
-
-fn verdicts(viewer: &Viewer, state: &SubjectState) -> Markup {
-    html! {
-        ul { @for verdict in &state.verdicts {
-            li { (badge(verdict.statement.decision.as_str())) " by " strong { (line(verdict.statement.person.as_str())) } " "
-                time datetime=(verdict.at.to_string()) title=(verdict.at.to_string()) { (ago(verdict.at, viewer.now)) }
-                @if let Some(why) = &verdict.uncounted { " " span .quiet { "does not count: " (line(&why.reason())) } } }
-        } }
     }
 }
 

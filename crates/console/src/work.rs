@@ -34,6 +34,8 @@ pub struct RunList<'w> {
     pub open: Option<&'w OpenRuns>,
     /// Where the list continues.
     pub next: Option<String>,
+    /// It is the first page.
+    pub is_first: bool,
     /// The agent that is filtered by.
     pub agent: Option<&'w str>,
     /// The status that is filtered by.
@@ -44,7 +46,7 @@ pub struct RunList<'w> {
 
 /// The list.
 pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
-    let RunList { runs, open, next, agent, status, has_workspace } = list;
+    let RunList { runs, open, next, is_first, agent, status, has_workspace } = list;
     let statuses = if *has_workspace { &RUN_STATUSES[..] } else { &LOGGED_STATUSES[..] };
     let shown_open = open.filter(|open| !open.rows.is_empty() || !open.unreadable.is_empty());
     html! {
@@ -62,7 +64,9 @@ pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
             }
         }
         @if runs.is_empty() && next.is_some() {
-            p .cut { "No run among these matches this filter; older ones may." }
+            p .cut { "No run among these matches; older ones may." }
+        } @else if runs.is_empty() && !is_first {
+            (empty("No older run matches.", None))
         } @else if runs.is_empty() && (agent.is_some() || status.is_some()) {
             @if shown_open.is_none() { (empty("No run matches this filter.", None)) }
         } @else if runs.is_empty() {
@@ -380,12 +384,22 @@ mod tests {
         assert!(shown.contains("<td>3 of 4 passed</td>"), "{shown}");
         assert!(shown.contains(">denied<") && shown.contains(">failed<") && !shown.contains(">failure<"));
         let (status, has_workspace) = (Some("denied"), false);
-        let list = RunList { runs: &[], open: None, next: None, agent: None, status, has_workspace };
+        let list =
+            RunList { runs: &[], open: None, next: None, is_first: true, agent: None, status, has_workspace };
         let empty = runs(&Viewer::sample(), &list).into_string();
         assert!(
             empty.contains("No run matches this filter") && !empty.contains("value=\"timeout\""),
             "{empty}"
         );
+        // One after the first says nothing about those before it.
+        for status in [status, None] {
+            let last = RunList { is_first: false, status, ..list.clone() };
+            let last = runs(&Viewer::sample(), &last).into_string();
+            assert!(
+                last.contains("No older run matches.") && !last.contains("No run is recorded here"),
+                "{last}"
+            );
+        }
         // A page on which none matches is not the end.
         let older =
             runs(&Viewer::sample(), &RunList { next: Some("7".to_owned()), ..list.clone() }).into_string();

@@ -17,6 +17,8 @@ use crate::route::{ParameterKind, ParameterPlace, Route, Surface};
 use crate::settings::ServerBounds;
 
 const SMALL_BODY_BYTES: usize = 16 << 10;
+/// The longest text that a parameter may have.
+pub(crate) const MAX_TEXT_BYTES: usize = 1_024;
 /// How many fields a form may have.
 const MAX_FIELDS: usize = 64;
 
@@ -155,8 +157,8 @@ pub(crate) fn read_query(
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
-        // Browsers send the empty fields of a form too.
-        if surface == Surface::Page && value.is_empty() {
+        // Browsers send the empty fields of a form too, and people leave a space in them.
+        if surface == Surface::Page && value.trim().is_empty() {
             continue;
         }
         let known = route.parameters.iter().filter(|known| known.place.is_query());
@@ -238,7 +240,7 @@ fn check(name: &str, kind: ParameterKind, value: &str) -> Result<(), Problem> {
         ParameterKind::Words(words) if !words.contains(&value) => {
             Err(Problem::parameter(name, &format!("is not one of {}", words.join(", "))))
         }
-        ParameterKind::Text if value.trim().is_empty() || value.len() > 1_024 => {
+        ParameterKind::Text if value.trim().is_empty() || value.len() > MAX_TEXT_BYTES => {
             Err(Problem::parameter(name, "is not a string of 1 to 1,024 bytes"))
         }
         _ => Ok(()),

@@ -91,6 +91,10 @@ fn every_page_serves_only_its_roles() {
         ("/usage?from=x", 400),
         ("/search", 200),
         ("/search?q=r", 200),
+        // A field with nothing but spaces in it is empty.
+        ("/search?q=+", 200),
+        ("/ledger?robot=+&type=%20%20", 200),
+        ("/runs?status=+&agent=+", 200),
         ("/ledger?robot=&type=signal", 200),
         ("/ledger?nonsense=1", 400),
     ];
@@ -263,6 +267,19 @@ fn a_link_is_used_once_and_only_by_its_button() {
         403,
         "from another site"
     );
+}
+
+#[test]
+fn a_long_address_leads_to_the_sign_in_page_too() {
+    let server = Running::start();
+    let longest = format!("/search?q={}", "x".repeat(1_024 - "/search?q=".len()));
+    for (address, is_kept) in [(longest.clone(), true), (format!("{longest}x"), false)] {
+        let answer = server.page(&address, None);
+        let target = answer.header("location").unwrap().to_owned();
+        assert_eq!((answer.status, target.contains("?next=")), (303, is_kept), "{target}");
+        let page = server.page(&target, None);
+        assert_eq!((page.status, page.text().contains("name=\"next\"")), (200, is_kept), "{target}");
+    }
 }
 
 #[test]
@@ -558,6 +575,17 @@ fn an_execution_is_listed_once_in_the_state_that_it_is_in_now() {
         "payload": { "text": "x".repeat(20 << 10) }, "lineage": { "dependsOnLedgerIds": [signal.0], "executionId": "broken" },
     });
     let id = server.append_reported("own", &artifact).0;
+    let page = browser.get(&format!("/ledger/{id}")).text();
+    assert!(page.contains("href=\"/executions/r/broken\""), "{page}");
+    // An execution without an event has no page but its entries.
+    let mut trace = artifact;
+    trace["lineage"]["executionId"] = json!("eventless");
+    let trace = server.append_reported("own", &trace).0;
+    let page = browser.get(&format!("/ledger/{trace}")).text();
+    let target = "/ledger?execution=eventless";
+    assert!(page.contains(&format!("href=\"{target}\"")) && !page.contains("\"/executions/r/"), "{page}");
+    assert!(browser.get(target).text().contains(&trace));
+
     let page = browser.get("/executions/r/broken").text();
     let note = format!("4,107 more bytes are not shown. <a href=\"/v1/entries/{id}\">Show all of it</a>");
     assert!(page.contains(&note), "{page}");
@@ -666,6 +694,19 @@ fn a_backtest_moves_only_what_was_entered_and_begins_with_the_newest_decision() 
         page.contains("<strong>1 decision would be different") && page.contains("/executions/q/own-rules"),
         "{page}"
     );
+
+    // What cannot be used is said beside the form, which has what was typed.
+    for (moved, typed, why) in [
+        ("minConfidence=0,6", "value=\"0,6\"", "the parameter <code>minConfidence</code> is not a number"),
+        ("minConfidence=7&minLineageCount=3", "value=\"7\"", "these thresholds cannot be used: "),
+    ] {
+        let answer = browser.get(&format!("/policy?{moved}"));
+        let page = answer.text();
+        assert_eq!(answer.status, 400, "{page}");
+        assert!(page.contains(typed) && page.contains("Backtest</button>"), "{page}");
+        assert!(page.contains(&format!("<p class=\"error\" role=\"alert\">{why}")), "{page}");
+        assert!(!page.contains("looked at"), "{page}");
+    }
 
     let unreadable = json!({ "robotId": "r", "module": "agent-builder", "source": "agent-builder", "type": "execution_record", "state": "planned", "payload": {} });
     for _ in 0..4 {

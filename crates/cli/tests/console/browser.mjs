@@ -150,6 +150,8 @@ export async function assertFits(page, width) {
   assert.ok(wide <= width, `the page is ${wide} px wide in a window of ${width} px`);
   const outside = await page.evaluate(() => [...document.querySelectorAll('.menu, main > *')].find((one) => one.checkVisibility() && one.getBoundingClientRect().left < 0)?.outerHTML);
   assert.equal(outside, undefined, 'something begins left of the window');
+  const scrolls = await page.evaluate(() => [...document.querySelectorAll('pre')].find((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth && one.tabIndex < 0)?.outerHTML);
+  assert.equal(scrolls, undefined, 'keys cannot scroll it');
 }
 
 /** Leaves a picture of the page for the documents, whatever window and scheme it is in. */

@@ -68,8 +68,8 @@ await tell({
       assert.ok(await one.evaluate(() => globalThis.heading.isConnected), `${list} was renewed`);
       assert.ok(await bar(one).isHidden(), list);
     }
-    await go(one, '/ledger?type=live-four');
-    await append('another-robot', 'live-four');
+    await go(one, '/ledger?type=live%20four');
+    await append('another-robot', 'live four');
     await shows(one, 'another-robot');
   },
 
@@ -88,7 +88,7 @@ await tell({
       await pause(1500);
       assert.ok(await page.evaluate(() => globalThis.heading.isConnected), `${path} was renewed`);
       assert.ok(await bar(page).isHidden(), path);
-      const types = (await page.locator('main').getAttribute('data-types')).split(' ');
+      const types = (await page.locator('main').getAttribute('data-types')).split('\n');
       for (const type of ['verdict', 'landing', 'landing_outcome', 'run_receipt']) assert.ok(types.includes(type), `${path}: ${types}`);
     }
   },

@@ -70,7 +70,12 @@ impl World {
 
     /// The statement about a subject, as the server writes it, signed by a person.
     fn verdict(&self, writer: &str, subject: &str, person: &str) -> String {
-        let wanted = json!({ "subject": subject, "decision": "approve", "keyId": self.fingerprint(person) });
+        self.decided(writer, subject, person, json!({ "decision": "approve" }))
+    }
+
+    fn decided(&self, writer: &str, subject: &str, person: &str, mut wanted: Value) -> String {
+        wanted["subject"] = json!(subject);
+        wanted["keyId"] = json!(self.fingerprint(person));
         let prepared = self.server.post("/v1/verdicts/statement", writer, &wanted.to_string());
         assert_eq!(prepared.status, 200, "{prepared:?}");
         let prepared = prepared.json();
@@ -309,6 +314,25 @@ fn a_held_change_is_approved_over_http_and_lands_where_its_workspace_is() {
     let landed = page(&own_page);
     assert!(landed.contains("it has landed") && !landed.contains("What remains"), "{landed}");
     assert!(!landed.contains("crealeph reject"), "{landed}");
+    // Who decided, and with which key.
+    let key = world.fingerprint("ana");
+    assert!(landed.contains(&format!("with the SSH key <code>{key}</code>")), "{landed}");
+
+    // One that is rejected is discarded; the log does not say whether that has happened, and neither does the page.
+    let held = work(&["run", &local.items(&[item("v", "echo five >> a.txt")]), "--hold"]);
+    let other = held.of("v")["run"].as_str().unwrap();
+    let wanted = json!({ "decision": "reject", "reason": "<b>not\u{202e} now" });
+    let rejected = server.post("/v1/verdicts", &writer, &world.decided(&writer, other, "ana", wanted)).json();
+    let next = rejected["next"].as_str().unwrap();
+    assert!(next.ends_with(" discards it, if that has not happened yet"), "{rejected}");
+    for _ in 0..2 {
+        let rejected = page(&format!("/inbox/{other}"));
+        assert!(rejected.contains("discards it, if that has not happened yet."), "{rejected}");
+        let why = format!("with the SSH key <code>{key}</code>: &lt;b&gt;not\\u{{202e}} now</li>");
+        assert!(rejected.contains(&why), "{rejected}");
+        assert_eq!(work(&["recover"]).code, 0);
+    }
+    assert_eq!(local.read("a.txt"), "one\nfour\n");
     // The diff that people were shown is still there, without the workspace.
     let diff = server.get(&format!("/v1/work/runs/{run}/diff"), &writer);
     assert!(String::from_utf8_lossy(&diff.body).contains("+four"), "{diff:?}");

@@ -70,11 +70,17 @@ pub fn next_step(outcome: &SubjectOutcome, change: Option<&HeldChangeRecord>) ->
     match (outcome, change) {
         (SubjectOutcome::Waiting { missing }, _) => Some(format!("approvals missing: {missing}")),
         (SubjectOutcome::Landed { .. }, _) | (SubjectOutcome::Rejected { .. }, None) => None,
-        // A change lands under the lock of its workspace.
-        (_, Some(change)) => Some(format!(
-            "the next `crealeph work run` or `crealeph work recover` in the workspace {} carries it out",
-            change.workspace
-        )),
+        // A change lands, or is discarded, under the lock of its workspace. The log does not say when one was discarded.
+        (outcome, Some(change)) => {
+            let what = match outcome {
+                SubjectOutcome::Rejected { .. } => "discards it, if that has not happened yet",
+                _ => "carries it out",
+            };
+            Some(format!(
+                "the next `crealeph work run` or `crealeph work recover` in the workspace {} {what}",
+                change.workspace
+            ))
+        }
         (_, None) => Some("send the verdict again to land it".to_owned()),
     }
 }

@@ -39,6 +39,8 @@ pub struct VerdictStory {
     pub person: String,
     /// The fingerprint of the key; absent if it was not signed.
     pub key: Option<String>,
+    /// The kind of the key: `ssh` or `passkey`; absent if it was not signed.
+    pub proof: Option<String>,
     /// When.
     pub at: String,
     /// Why.
@@ -47,6 +49,23 @@ pub struct VerdictStory {
     pub counted: bool,
     /// Why it does not.
     pub uncounted_reason: Option<String>,
+}
+
+impl VerdictStory {
+    /// A verdict that was signed.
+    pub fn of(verdict: &JudgedVerdict) -> Self {
+        let statement = &verdict.statement;
+        VerdictStory {
+            decision: statement.decision.to_string(),
+            person: statement.person.to_string(),
+            key: Some(statement.key_id.to_string()),
+            proof: Some(verdict.proof.as_str().to_owned()),
+            at: verdict.at.to_string(),
+            reason: statement.reason.as_ref().map(|reason| reason.as_str().to_owned()),
+            counted: verdict.uncounted.is_none(),
+            uncounted_reason: verdict.uncounted.as_ref().map(|why| why.reason()),
+        }
+    }
 }
 
 /// The state of a draft; nothing if it only looks like one of the Builder.
@@ -88,21 +107,8 @@ fn approval(case: &SubjectCase, then: Option<&SubjectCase>) -> ApprovalStory {
         rule: Some(rule.name.to_string()),
         approvals: Some(rule.approvals.get()),
         group: rule.group.as_ref().map(ToString::to_string),
-        verdicts: judged.state.verdicts.iter().map(verdict).collect(),
+        verdicts: judged.state.verdicts.iter().map(VerdictStory::of).collect(),
         root: case.history.judge.root().map(str::to_owned),
-    }
-}
-
-fn verdict(verdict: &JudgedVerdict) -> VerdictStory {
-    let statement = &verdict.statement;
-    VerdictStory {
-        decision: statement.decision.to_string(),
-        person: statement.person.to_string(),
-        key: Some(statement.key_id.to_string()),
-        at: verdict.at.to_string(),
-        reason: statement.reason.as_ref().map(|reason| reason.as_str().to_owned()),
-        counted: verdict.uncounted.is_none(),
-        uncounted_reason: verdict.uncounted.as_ref().map(|why| why.reason()),
     }
 }
 
@@ -122,6 +128,7 @@ fn unsigned(review: StoredEntry) -> ApprovalStory {
             decision: review.content.state.to_string(),
             person: text("by").unwrap_or_else(|| "-".to_owned()),
             key: None,
+            proof: None,
             at: review.created_at.to_string(),
             reason: text("reason"),
             counted: false,

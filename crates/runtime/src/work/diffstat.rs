@@ -48,7 +48,7 @@ impl DiffStat {
 }
 
 /// The second of two names, which for a file that stays where it is are the same but for their first letter.
-pub(crate) fn diff_name(names: &str) -> String {
+pub fn diff_name(names: &str) -> String {
     let middle = names.len() / 2;
     let second = names.get(middle + 1..).filter(|_| names.as_bytes().get(middle) == Some(&b' '));
     let second = second.unwrap_or(names);

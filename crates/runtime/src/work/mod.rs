@@ -64,10 +64,9 @@ pub use clean::{CleanedRuns, KeepRuns};
 pub use config::{WorkAgent, WorkConfig};
 
 pub use diagnose::{AgentExam, AgentFinding};
-pub(crate) use diffstat::diff_name;
 pub(crate) use tests_run::counts_in_log;
 
-pub use diffstat::{DiffStat, FileStat};
+pub use diffstat::{DiffStat, FileStat, diff_name};
 pub use engine::{Work, WorkSetup};
 pub use error::{BlockedStep, WorkError};
 pub use hold::{DecidedRun, HeldRun};

@@ -15,7 +15,7 @@ use crealeph_runtime::access::KeyIdentity;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::app::App;
-use crate::call::Call;
+use crate::call::{Call, MAX_TEXT_BYTES};
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::route::{
@@ -277,10 +277,11 @@ fn verifier(_: &Call) -> Result<Reply, Problem> {
     Ok(reply)
 }
 
-/// Someone who is not signed in goes to sign in first, and comes back to the page that their browser shows.
+/// Someone who is not signed in goes to sign in first, and comes back to the page that their browser shows, unless its address is too long.
 pub(crate) fn to_sign_in(shown: &str) -> Result<Reply, Problem> {
     match shown {
         "/" => redirect("/sign-in"),
+        shown if shown.len() > MAX_TEXT_BYTES => redirect("/sign-in"),
         shown => redirect(&format!("/sign-in?next={}", encoded(shown))),
     }
 }

@@ -10,7 +10,7 @@ use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::builder::review::is_draft;
 use crealeph_decision::policy::{RulesError, ThresholdsSource};
-use crealeph_ledger::{Cursor, Direction, Filter, Order};
+use crealeph_ledger::{Cursor, Direction, EXECUTION_EVENT, Filter, Order, StoredEntry};
 use crealeph_runtime::access::{list_keys, list_sessions};
 use crealeph_runtime::approvals::{ApprovalHistory, InboxScan};
 use crealeph_runtime::entries::{PageQuery, bounded_page};
@@ -89,6 +89,7 @@ pub(super) fn inbox(call: &Call) -> Result<Reply, Problem> {
     let page = view::InboxView {
         items: &items,
         next: next.map(|next| next.to_string()),
+        is_first: call.text("cursor").is_none(),
         looked_at,
         robot: call.text("robot"),
         approver: approver.as_ref(),
@@ -118,7 +119,8 @@ pub(super) fn robots(call: &Call) -> Result<Reply, Problem> {
     let (robots, has_more) = robot_routes::page(call, ROWS)?;
     let next = robots.last().filter(|_| has_more).map(|last| last.robot_id.as_str().to_owned());
     let frame = PageFrame { viewer: &viewer, section: Section::Robots, title: "Robots", live: Some("") };
-    Ok(html(frame.of(view::robots(&viewer, &robots, next.as_deref()))))
+    let is_first = call.text("after").is_none();
+    Ok(html(frame.of(view::robots(&viewer, &robots, is_first, next.as_deref()))))
 }
 
 pub(super) fn robot(call: &Call) -> Result<Reply, Problem> {
@@ -168,10 +170,11 @@ pub(super) fn entries(call: &Call) -> Result<Reply, Problem> {
     let viewer = viewer(call)?;
     let page = ledger::page(call, Order::NewestFirst, ROWS)?;
     let filter = ["robot", "type", "state", "module", "execution"].map(|name| (name, call.text(name)));
-    let list = view::LedgerList { page: &page, filter: filter.to_vec() };
+    let is_first = call.text("cursor").is_none();
+    let list = view::LedgerList { page: &page, is_first, filter: filter.to_vec() };
     let kind = call.text("type").filter(|_| call.text("robot").is_none());
     let live = live_list(call).filter(|_| kind.is_none());
-    let types = kind.filter(|_| call.text("cursor").is_none());
+    let types = kind.filter(|_| is_first);
     let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: "Ledger", live };
     Ok(html(frame.of_types(view::entries(&viewer, &list), types.as_slice())))
 }
@@ -182,10 +185,27 @@ pub(super) fn entry(call: &Call) -> Result<Reply, Problem> {
     let up = ledger::relatives(call, &entry, Direction::Up, LINEAGE_DEPTH)?;
     let down = ledger::relatives(call, &entry, Direction::Down, LINEAGE_DEPTH)?;
     let is_subject = is_draft(entry.content.module.as_str(), entry.content.state.as_str());
-    let detail = view::EntryDetail { entry: &entry, up: &up, down: &down, is_subject };
+    let has_execution = has_execution(call, &entry)?;
+    let detail = view::EntryDetail { entry: &entry, up: &up, down: &down, is_subject, has_execution };
     let title = format!("Entry {}", entry.id);
     let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: &title, live: None };
     Ok(html(frame.of(view::entry(&viewer, &detail))))
+}
+
+/// Whether the execution that an entry is of has a page, which is of its events.
+fn has_execution(call: &Call, entry: &StoredEntry) -> Result<bool, Problem> {
+    let content = &entry.content;
+    let Some(execution) = &content.execution_id else { return Ok(false) };
+    let event = Name::parse(EXECUTION_EVENT)
+        .map_err(|_| Problem::new(ProblemKind::Internal, "the type of events has an invalid name"))?;
+    let filter = Filter {
+        robot_id: Some(content.robot_id.clone()),
+        kind: Some(event),
+        execution_id: Some(execution.clone()),
+        ..Filter::default()
+    };
+    let page = call.ledger().list(&call.who()?.tenant_id, &filter, Order::NewestFirst, None, 1)?;
+    Ok(!page.entries.is_empty())
 }
 
 pub(super) fn policy(call: &Call) -> Result<Reply, Problem> {
@@ -208,9 +228,20 @@ pub(super) fn policy(call: &Call) -> Result<Reply, Problem> {
         ],
     };
     let is_asked = form.thresholds.iter().any(|(_, _, asked)| asked.is_some());
-    let found = is_asked.then(|| backtest(call)).transpose()?;
+    let found = match is_asked.then(|| backtest(call)).transpose() {
+        Err(problem) if problem.kind() != ProblemKind::BadParameter => return Err(problem),
+        found => found,
+    };
+    let shown = match &found {
+        Ok(found) => Ok(found.as_ref()),
+        Err(problem) => Err(problem.words().0),
+    };
     let frame = PageFrame { viewer: &viewer, section: Section::Policy, title: "Policy", live: None };
-    Ok(html(frame.of(view::policy(&viewer, &form, found.as_ref()))))
+    let mut reply = html(frame.of(view::policy(&viewer, &form, shown)));
+    if let Err(problem) = &found {
+        reply.status = problem.status();
+    }
+    Ok(reply)
 }
 
 /// Past decisions, newest first, under the rules that are in force for their robots, with the thresholds that the form moved.

@@ -38,7 +38,8 @@ pub(super) fn runs(call: &Call) -> Result<Reply, Problem> {
     };
     let open = if is_first && is_of_open { work::open_rows(call, is_wanted)? } else { None };
     open.iter().for_each(log_unreadable);
-    let list = view::RunList { runs: &runs, open: open.as_ref(), next, agent, status, has_workspace };
+    let list =
+        view::RunList { runs: &runs, open: open.as_ref(), next, is_first, agent, status, has_workspace };
     let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live: None };
     let types = if is_first { &run_types()[..] } else { &[] };
     Ok(html(frame.of_types(view::runs(&viewer, &list), types)))

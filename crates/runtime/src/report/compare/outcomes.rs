@@ -27,7 +27,7 @@ impl<'d> DiffParts<'d> {
     pub(super) fn read(diff: Option<&'d str>) -> Self {
         let mut parts = BTreeMap::new();
         let mut current: Option<(String, DiffPart<'d>)> = None;
-        for line in diff.unwrap_or_default().lines() {
+        for line in diff.unwrap_or_default().split_terminator('\n') {
             if let Some(names) = line.strip_prefix("diff --git ") {
                 parts.extend(current.take());
                 current = Some((diff_name(names), DiffPart::default()));
@@ -78,7 +78,7 @@ pub(super) fn between(a: &DiffPart<'_>, b: &DiffPart<'_>) -> Result<String, &'st
     let hunks = unified_hunks(&a.outcome(&start), &b.outcome(&start));
     match hunks.is_empty() {
         true => Err("their diffs do not show where it differs"),
-        false => Ok(hunks.lines().map(|line| shown(line) + "\n").collect()),
+        false => Ok(hunks.split_terminator('\n').map(|line| shown(line) + "\n").collect()),
     }
 }
 
@@ -180,6 +180,15 @@ mod tests {
             )
         };
         assert_eq!(outcome(&new("b"), &new("B")).unwrap(), "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");
+    }
+
+    #[test]
+    fn a_carriage_return_at_the_end_of_a_line_makes_a_difference() {
+        let one = format!("{HEAD}@@ -1,1 +1,1 @@\n-a\n+x\n");
+        let other = format!("{HEAD}@@ -1,1 +1,1 @@\n-a\n+x\r\n");
+        let (read_one, read_other) = (DiffParts::read(Some(&one)), DiffParts::read(Some(&other)));
+        assert!(!read_one.get("f").unwrap().is_same(read_other.get("f").unwrap()));
+        assert_eq!(outcome(&one, &other).unwrap(), "@@ -1,1 +1,1 @@\n-x\n+x\r\n");
     }
 
     #[test]
