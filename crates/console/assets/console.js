@@ -92,22 +92,30 @@ function openToDecide(decision) {
 
 const places = { i: '/inbox', r: '/robots', e: '/executions', w: '/runs', l: '/ledger', p: '/policy', u: '/usage', a: '/access' };
 
-// Single keys can be turned off: speech input and slips of the hand press them too.
-let shortcuts = read('shortcuts') !== 'off';
-const shortcutsButton = document.querySelector('[data-shortcuts]');
-function labelShortcuts() {
-  for (const about of document.querySelectorAll('[data-keys]')) about.hidden = !shortcuts;
-  shortcutsButton.textContent = shortcuts ? 'Turn keyboard shortcuts off' : 'Turn keyboard shortcuts on';
-}
-if (shortcutsButton) {
-  shortcutsButton.hidden = false;
-  labelShortcuts();
-  shortcutsButton.addEventListener('click', () => {
-    shortcuts = !shortcuts;
-    keep('shortcuts', shortcuts ? 'on' : 'off');
-    labelShortcuts();
+/** What a button in the menu turns on and off; it is remembered. Without scripts the button is hidden. */
+function toggle(name, turnOff, turnOn, apply = () => {}) {
+  const button = document.querySelector(`[data-${name}]`);
+  const setting = { isOn: read(name) !== 'off' };
+  const show = () => {
+    button.textContent = setting.isOn ? turnOff : turnOn;
+    apply(setting.isOn);
+  };
+  if (!button) return setting;
+  button.hidden = false;
+  show();
+  button.addEventListener('click', () => {
+    setting.isOn = !setting.isOn;
+    keep(name, setting.isOn ? 'on' : 'off');
+    show();
   });
+  return setting;
 }
+
+// Single keys can be turned off: speech input and slips of the hand press them too.
+const shortcuts = toggle('shortcuts', 'Turn keyboard shortcuts off', 'Turn keyboard shortcuts on', (isOn) => {
+  for (const about of document.querySelectorAll('[data-keys]')) about.hidden = !isOn;
+});
+const updates = toggle('updates', 'Pause updates', 'Resume updates');
 
 /** What single keys do. Scripts of some pages add to it. */
 const keyActions = {
@@ -120,7 +128,7 @@ const keyActions = {
 };
 
 document.addEventListener('keydown', (event) => {
-  if (!shortcuts || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
+  if (!shortcuts.isOn || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
   if (event.target.closest?.('input:not([type="checkbox"]), textarea, select')) {
     if (event.key === 'Escape') event.target.blur();
     return;
@@ -222,11 +230,12 @@ function waitToRenew() {
 const isEdited = (field) => (field.matches('select') ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected))
   : field.matches('[type="radio"], [type="checkbox"]') ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
 
-// Nothing jumps under the cursor, and nothing that someone typed, marked or is asked by their passkey is lost.
+// Nothing jumps under the cursor, and nothing that someone typed, marked or is asked by their passkey is lost. Paused updates
+// count as busy.
 function isBusy() {
   const active = document.activeElement;
   const selection = document.getSelection();
-  return window.scrollY > 0 || document.hidden || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-acting]') !== null
+  return !updates.isOn || window.scrollY > 0 || document.hidden || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-acting]') !== null
     || [...main.querySelectorAll('input, select, textarea')].some(isEdited)
     || (selection?.isCollapsed === false && main.contains(selection.anchorNode))
     || (active && active !== document.body && main.contains(active));

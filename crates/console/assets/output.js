@@ -53,7 +53,8 @@
   /** Shows what a page has of the output; answers how long to wait for more, or nothing if the run is over. */
   function showPart(pre, note, page) {
     const part = page.querySelector('pre[data-output]');
-    if (!part || !pre.isConnected) return FOLLOW_MS;
+    // Updates may have been paused meanwhile.
+    if (!part || !pre.isConnected || !updates.isOn) return FOLLOW_MS;
     const isFull = pre.childNodes.length >= MAX_PARTS_ABOVE && !isAtEnd(pre);
     const [hasMore, isRunning] = [part.dataset.more !== undefined, part.dataset.running !== undefined];
     if (!isFull) {
@@ -77,8 +78,9 @@
     const note = document.querySelector('[data-follow]');
     if (!pre || !note) { followed = false; return; }
     let wait = FOLLOW_MS;
+    if (!updates.isOn) say(note, 'Updates are paused; resume them in the menu to see new output.');
     try {
-      const answer = document.hidden ? null : await fetch(pre.dataset.output + pre.dataset.next, { headers: { accept: 'text/html' } });
+      const answer = document.hidden || !updates.isOn ? null : await fetch(pre.dataset.output + pre.dataset.next, { headers: { accept: 'text/html' } });
       if (answer?.redirected) { say(note, 'You are signed out; reload the page.'); followed = false; return; }
       if (answer?.ok) {
         wait = showPart(pre, note, new DOMParser().parseFromString(await answer.text(), 'text/html'));
@@ -105,6 +107,7 @@
   }
 
   function showElapsed() {
+    if (!updates.isOn) return;
     for (const one of document.querySelectorAll('[data-elapsed]')) {
       const seconds = Math.max(0, Math.trunc((now() - Date.parse(one.dataset.elapsed)) / 1000));
       if (Number.isNaN(seconds)) continue;

@@ -1,4 +1,4 @@
-// The page of a run in progress: an answer that fails, more output than a page keeps, and the end; until it is decided.
+// The page of a run in progress: an answer that fails, paused updates, more output than a page keeps, and the end; until it is decided.
 
 import { writeFileSync } from 'node:fs';
 
@@ -50,12 +50,26 @@ await tell({
     await note(page).getByText('The run is in progress; its output appears here.').waitFor();
   },
 
-  'output does not grow without end, and what is left out is linked': async (visitor) => {
+  'output does not grow while updates are paused, and not without end; what is left out is linked': async (visitor) => {
     const page = await watch(visitor);
+    const menu = page.locator('.who summary');
+    const choose = async (name) => {
+      await menu.click();
+      await page.getByRole('button', { name }).click();
+      await menu.click();
+    };
+    await endsWith(page, '\n100\n');
+    await choose('Pause updates');
+    await note(page).getByText('Updates are paused').waitFor();
+    const requests = [];
+    page.on('request', (request) => requests.push(request.url()));
+    writeFileSync(gate, '');
+    await pause(3000);
+    assert.deepEqual(requests, []);
     await endsWith(page, '\n100\n');
     // For someone who reads further up nothing is removed, and at some point nothing is appended.
     await output(page).evaluate((pre) => { pre.scrollTop = 0; });
-    writeFileSync(gate, '');
+    await choose('Resume updates');
     await note(page).getByText('New output is not shown while you read further up.').waitFor();
     const all = new URL(`${run}/output`).pathname;
     assert.equal(await note(page).getByRole('link', { name: 'Show all output' }).getAttribute('href'), all);

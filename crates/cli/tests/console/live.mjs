@@ -41,6 +41,15 @@ async function signInAgain(page) {
   return tab;
 }
 
+/** Chooses something in the menu, and leaves it. */
+async function choose(page, name) {
+  await page.locator('.who summary').click();
+  await page.getByRole('button', { name }).click();
+  await page.locator('.who summary').click();
+  await page.evaluate(() => document.activeElement.blur());
+  await page.mouse.move(2, 2);
+}
+
 await tell({
   'two browsers show what is new, without being asked': async (visitor) => {
     const [one, other] = [await enter(visitor), await enter(visitor)];
@@ -248,27 +257,47 @@ await tell({
   'single keys can be turned off': async (visitor) => {
     const page = await enter(visitor);
     await go(page, '/robots');
-    const toggle = async (name) => {
-      await page.locator('.who summary').click();
-      await page.getByRole('button', { name }).click();
-      await page.locator('.who summary').click();
-      await page.evaluate(() => document.activeElement.blur());
-    };
     const keys = page.getByText('Keys: / search');
     assert.ok(await keys.isVisible());
-    await toggle('Turn keyboard shortcuts off');
+    await choose(page, 'Turn keyboard shortcuts off');
     assert.ok(await keys.isHidden(), 'keys that do nothing are not named');
     for (const key of ['?', 'g', 'l']) await page.keyboard.press(key);
     assert.equal(await page.getByRole('dialog').count(), 0);
     await page.reload();
     await page.keyboard.press('?');
     assert.equal(await page.getByRole('dialog').count(), 0, 'it is remembered');
-    await toggle('Turn keyboard shortcuts on');
+    await choose(page, 'Turn keyboard shortcuts on');
     await page.keyboard.press('?');
     await page.getByRole('dialog').waitFor();
     // Keys are not for the page while the dialog is open.
     await page.keyboard.press('g');
     await page.keyboard.press('l');
     assert.match(page.url(), /\/robots$/);
+  },
+
+  'updates can be paused': async (visitor) => {
+    const page = await enter(visitor);
+    await go(page, '/ledger');
+    await choose(page, 'Pause updates');
+    await append('shop-17', 'paused-one');
+    await bar(page).getByText('1 new entry.').waitFor();
+    await pause(RENEW_MS + 1500);
+    assert.ok(!(await page.locator('main').innerText()).includes('paused-one'), 'nothing is shown unasked');
+    await bar(page).getByRole('button', { name: 'Show' }).click();
+    await shows(page, 'paused-one');
+    await page.reload();
+    await append('shop-17', 'paused-two');
+    await bar(page).getByText('1 new entry.').waitFor();
+    await pause(RENEW_MS + 1500);
+    assert.ok(!(await page.locator('main').innerText()).includes('paused-two'), 'it is remembered');
+    await choose(page, 'Resume updates');
+    await shows(page, 'paused-two');
+    await append('shop-17', 'paused-three');
+    await shows(page, 'paused-three');
+    const still = await visitor.page({ javaScriptEnabled: false });
+    await still.context().addCookies(await page.context().cookies());
+    await go(still, '/ledger');
+    await still.locator('.who summary').click();
+    assert.deepEqual(await still.locator('.menu button:visible').allInnerTexts(), ['Sign out']);
   },
 });
