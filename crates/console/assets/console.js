@@ -92,22 +92,30 @@ function openToDecide(decision) {
 
 const places = { i: '/inbox', r: '/robots', e: '/executions', w: '/runs', l: '/ledger', p: '/policy', u: '/usage', a: '/access' };
 
-// Single keys can be turned off: speech input and slips of the hand press them too.
-let shortcuts = read('shortcuts') !== 'off';
-const shortcutsButton = document.querySelector('[data-shortcuts]');
-function labelShortcuts() {
-  for (const about of document.querySelectorAll('[data-keys]')) about.hidden = !shortcuts;
-  shortcutsButton.textContent = shortcuts ? 'Turn keyboard shortcuts off' : 'Turn keyboard shortcuts on';
-}
-if (shortcutsButton) {
-  shortcutsButton.hidden = false;
-  labelShortcuts();
-  shortcutsButton.addEventListener('click', () => {
-    shortcuts = !shortcuts;
-    keep('shortcuts', shortcuts ? 'on' : 'off');
-    labelShortcuts();
+/** What a button in the menu turns on and off; it is remembered. Without scripts the button is hidden. */
+function toggle(name, turnOff, turnOn, apply = () => {}) {
+  const button = document.querySelector(`[data-${name}]`);
+  const setting = { isOn: read(name) !== 'off' };
+  const show = () => {
+    button.textContent = setting.isOn ? turnOff : turnOn;
+    apply(setting.isOn);
+  };
+  if (!button) return setting;
+  button.hidden = false;
+  show();
+  button.addEventListener('click', () => {
+    setting.isOn = !setting.isOn;
+    keep(name, setting.isOn ? 'on' : 'off');
+    show();
   });
+  return setting;
 }
+
+// Single keys can be turned off: speech input and slips of the hand press them too.
+const shortcuts = toggle('shortcuts', 'Turn keyboard shortcuts off', 'Turn keyboard shortcuts on', (isOn) => {
+  for (const about of document.querySelectorAll('[data-keys]')) about.hidden = !isOn;
+});
+const updates = toggle('updates', 'Pause updates', 'Resume updates');
 
 /** What single keys do. Scripts of some pages add to it. */
 const keyActions = {
@@ -120,7 +128,7 @@ const keyActions = {
 };
 
 document.addEventListener('keydown', (event) => {
-  if (!shortcuts || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
+  if (!shortcuts.isOn || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
   if (event.target.closest?.('input:not([type="checkbox"]), textarea, select')) {
     if (event.key === 'Escape') event.target.blur();
     return;
@@ -142,9 +150,10 @@ document.addEventListener('keydown', (event) => {
 
 // News: one event stream a session. The tab that holds the lock reads it and notifies the others. Tabs of another session, which may be of
 // another tenant, have their own.
-const live = main?.dataset.live;
-const liveTypes = main?.dataset.types?.split('\n') ?? [];
-const isLive = live !== undefined || liveTypes.length > 0;
+const TOPIC = ['live', 'types'];
+let live;
+let liveTypes;
+let isLive;
 const bar = document.querySelector('.changed');
 const RENEW_MS = 3000;
 const SAY_MS = 5000;
@@ -158,7 +167,13 @@ let renewedAt = 0;
 let saying = 0;
 let saidAt = 0;
 
-// What a page is about: a robot, all entries, or entries of some types.
+// What a page is about: a robot, all entries, or entries of some types. It can change when the page is renewed.
+function readTopic() {
+  live = main?.dataset.live;
+  liveTypes = main?.dataset.types?.split('\n') ?? [];
+  isLive = live !== undefined || liveTypes.length > 0;
+}
+readTopic();
 const concerns = (news) => live === '' || live === news.subject || liveTypes.includes(news.type);
 
 function announce(news) {
@@ -183,7 +198,7 @@ function sayNews() {
 /** Says what is new, or that nothing new will be shown; with a button, which stays the same one. */
 function showBar() {
   const count = announced.length;
-  if (!bar || (!isLive && count === 0)) return;
+  if (!bar) return;
   if (bar.childElementCount === 0) {
     const button = document.createElement('button');
     button.type = 'button';
@@ -215,11 +230,12 @@ function waitToRenew() {
 const isEdited = (field) => (field.matches('select') ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected))
   : field.matches('[type="radio"], [type="checkbox"]') ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
 
-// Nothing jumps under the cursor, and nothing that someone typed, marked or is asked by their passkey is lost.
+// Nothing jumps under the cursor, and nothing that someone typed, marked or is asked by their passkey is lost. Paused updates
+// count as busy.
 function isBusy() {
   const active = document.activeElement;
   const selection = document.getSelection();
-  return window.scrollY > 0 || document.hidden || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-acting]') !== null
+  return !updates.isOn || window.scrollY > 0 || document.hidden || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-acting]') !== null
     || [...main.querySelectorAll('input, select, textarea')].some(isEdited)
     || (selection?.isCollapsed === false && main.contains(selection.anchorNode))
     || (active && active !== document.body && main.contains(active));
@@ -251,17 +267,31 @@ async function refresh(byItself = false) {
   }
 }
 
+/** What the page is about from now on; answers whether it is the same as before. */
+function takeTopic(fresh) {
+  if (TOPIC.every((name) => main.dataset[name] === fresh.dataset[name])) return true;
+  for (const name of TOPIC) {
+    if (name in fresh.dataset) main.dataset[name] = fresh.dataset[name];
+    else delete main.dataset[name];
+  }
+  readTopic();
+  if (main.dataset.stream !== undefined && !navigator.locks) readOwnStream();
+  return false;
+}
+
 function renew(fresh, takesFocus) {
   const upTo = Number(fresh.dataset.seq ?? 0);
   renewedAt = Date.now();
   problem = '';
   seen = Math.max(seen, upTo);
-  // What arrived while the page was fetched may not be in it.
-  announced = announced.filter((seq) => seq > upTo);
+  const hasOldTopic = takeTopic(fresh);
+  // What arrived while the page was fetched may not be in it; about a new topic, the last of it stands for all.
+  announced = hasOldTopic ? announced.filter((seq) => seq > upTo) : isLive && seen > upTo ? [seen] : [];
   showBar();
   if (announced.length > 0) renewLater();
   fresh.querySelector('.changed')?.replaceWith(bar);
   main.replaceChildren(...fresh.childNodes);
+  document.title = fresh.ownerDocument.title;
   current = -1;
   if (takesFocus) {
     const heading = main.querySelector('h1');
@@ -284,6 +314,8 @@ const MAX_WAIT_MS = 60000;
 const SIGNED_OUT = 'You are signed out.';
 let isSignedOut = false;
 let recent = null; // Of the tab that reads the stream: what it read, for tabs that were loaded meanwhile.
+let isReading = false;
+let closeStream = () => {};
 
 function notify(message) {
   hear(message);
@@ -294,19 +326,20 @@ function hear(message) {
   if (message.news) announce(message.news);
   if (message.asks !== undefined) recent?.filter((news) => news.seq > message.asks).forEach((news) => channel.postMessage({ news }));
   isSignedOut ||= message.stream === SIGNED_OUT;
-  if (message.stream !== undefined && message.stream !== problem) {
+  if (isLive && message.stream !== undefined && message.stream !== problem) {
     problem = message.stream;
     showBar();
   }
 }
 
-/** Reads the stream until it ends; answers whether to try again. */
+/** Reads the stream until it ends. */
 function readStream() {
   let grace = 0;
   const lost = (words) => notify({ stream: words });
   return new Promise((resolve) => {
     const events = new EventSource(`/v1/events?payload=none&after=${streamed}`);
-    const close = (again) => { clearTimeout(grace); events.close(); resolve(again); };
+    const close = () => { clearTimeout(grace); events.close(); resolve(); };
+    closeStream = close;
     events.addEventListener('open', () => { clearTimeout(grace); grace = 0; lost(''); });
     events.addEventListener('entry', (event) => {
       const { subject, type } = JSON.parse(event.data);
@@ -316,30 +349,39 @@ function readStream() {
     });
     // The server says why it ended: the session, or the server itself.
     events.addEventListener('end', (event) => {
-      const isOver = JSON.parse(event.data).code === 'key_ended';
-      lost(isOver ? SIGNED_OUT : 'Live updates stopped.');
-      close(!isOver);
+      lost(JSON.parse(event.data).code === 'key_ended' ? SIGNED_OUT : 'Live updates stopped.');
+      close();
     });
     events.addEventListener('error', () => {
-      if (events.readyState === EventSource.CLOSED) { lost('Live updates stopped.'); close(true); }
+      if (events.readyState === EventSource.CLOSED) { lost('Live updates stopped.'); close(); }
       else grace ||= setTimeout(() => lost('Live updates stopped.'), GRACE_MS);
     });
   });
 }
 
+// With locks, one tab reads the stream for all of its session, whatever it shows; without, each page that is live reads its own.
+const mayRead = () => !isSignedOut && (isLive || navigator.locks !== undefined);
+
 async function lead() {
+  isReading = true;
   recent = [];
-  for (let wait = 1000; ; wait = Math.min(2 * wait, MAX_WAIT_MS)) {
+  for (let wait = 1000; mayRead(); wait = Math.min(2 * wait, MAX_WAIT_MS)) {
     const startedAt = Date.now();
-    if (isSignedOut || !await readStream()) return;
+    await readStream();
     if (Date.now() - startedAt > MAX_WAIT_MS) wait = 1000;
     await new Promise((resolve) => { setTimeout(resolve, wait); });
   }
+  isReading = false;
+}
+
+function readOwnStream() {
+  if (!mayRead()) closeStream();
+  else if (!isReading) lead();
 }
 
 if (main?.dataset.stream !== undefined) {
   channel?.addEventListener('message', (event) => hear(event.data));
   channel?.postMessage({ asks: seen });
   if (navigator.locks) navigator.locks.request(EVENTS, lead);
-  else if (isLive) lead();
+  else readOwnStream();
 }

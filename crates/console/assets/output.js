@@ -5,10 +5,14 @@
 {
   const FOLLOW_MS = 1000;
   const MAX_PARTS = 4000;
+  // So many stay for someone who reads further up; then nothing is appended until they are at the end.
+  const MAX_PARTS_ABOVE = 2 * MAX_PARTS;
   let followed = false;
 
+  const isAtEnd = (pre) => pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
+
   function appendOutput(pre, part) {
-    const isAtEnd = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
+    const wasAtEnd = isAtEnd(pre);
     const news = [...part.childNodes];
     // A part does not know what came before it: the same heading is not repeated, and an open line of another stream ends.
     const headings = pre.querySelectorAll('.source');
@@ -17,13 +21,56 @@
     const open = pre.lastElementChild?.dataset.open;
     if (open && news[0] && news[0].dataset?.stream !== open) pre.append('\n');
     pre.append(...news);
-    while (isAtEnd && pre.childNodes.length > MAX_PARTS) pre.firstChild.remove();
-    if (isAtEnd) pre.scrollTop = pre.scrollHeight;
+    if (!wasAtEnd) return;
+    if (pre.childNodes.length > MAX_PARTS) sayCut(pre);
+    while (pre.childNodes.length > MAX_PARTS) pre.firstChild.remove();
+    pre.scrollTop = pre.scrollHeight;
+  }
+
+  function linkToAll(pre, words) {
+    const link = document.createElement('a');
+    link.href = pre.dataset.output.split('?')[0];
+    link.textContent = words;
+    return link;
+  }
+
+  /** Says once that what is shown is not the whole output, instead of how much was left out when the page was loaded. */
+  function sayCut(pre) {
+    if (pre.dataset.cut !== undefined) return;
+    pre.dataset.cut = '';
+    const cut = document.createElement('p');
+    cut.className = 'cut';
+    cut.append('Earlier output is not shown. ', linkToAll(pre, 'Show it from the start'));
+    if (pre.previousElementSibling?.matches('.cut')) pre.previousElementSibling.remove();
+    pre.before(cut);
   }
 
   /** A status that is the same is not said again. */
-  function say(note, words) {
-    if (note.textContent !== words) note.textContent = words;
+  function say(note, ...parts) {
+    if (note.textContent !== parts.map((part) => part.textContent ?? part).join('')) note.replaceChildren(...parts);
+  }
+
+  /** Shows what a page has of the output; answers how long to wait for more, or nothing if the run is over. */
+  function showPart(pre, note, page) {
+    const part = page.querySelector('pre[data-output]');
+    // Updates may have been paused meanwhile.
+    if (!part || !pre.isConnected || !updates.isOn) return FOLLOW_MS;
+    const isFull = pre.childNodes.length >= MAX_PARTS_ABOVE && !isAtEnd(pre);
+    const [hasMore, isRunning] = [part.dataset.more !== undefined, part.dataset.running !== undefined];
+    if (!isFull) {
+      appendOutput(pre, part);
+      pre.dataset.next = part.dataset.next;
+    }
+    const [state, now] = [document, page].map((one) => one.querySelector('[data-state]'));
+    if (state && now) state.replaceChildren(...now.childNodes);
+    if (!isRunning && (isFull || !hasMore)) {
+      delete pre.dataset.running;
+      runIsOver(note, isFull ? [' Its last output is not shown here. ', linkToAll(pre, 'Show all output')] : []);
+      return undefined;
+    }
+    if (isFull) say(note, 'New output is not shown while you read further up. ', linkToAll(pre, 'Show all output'));
+    else say(note, 'The run is in progress; its output appears here.');
+    return hasMore && !isFull ? 0 : FOLLOW_MS;
   }
 
   async function followOutput() {
@@ -31,27 +78,15 @@
     const note = document.querySelector('[data-follow]');
     if (!pre || !note) { followed = false; return; }
     let wait = FOLLOW_MS;
+    if (!updates.isOn) say(note, 'Updates are paused; resume them in the menu to see new output.');
     try {
-      const answer = document.hidden ? null : await fetch(pre.dataset.output + pre.dataset.next, { headers: { accept: 'text/html' } });
+      const answer = document.hidden || !updates.isOn ? null : await fetch(pre.dataset.output + pre.dataset.next, { headers: { accept: 'text/html' } });
       if (answer?.redirected) { say(note, 'You are signed out; reload the page.'); followed = false; return; }
       if (answer?.ok) {
-        const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
-        const part = fresh.querySelector('pre[data-output]');
-        if (part && pre.isConnected) {
-          appendOutput(pre, part);
-          pre.dataset.next = part.dataset.next;
-          const [state, now] = [document, fresh].map((page) => page.querySelector('[data-state]'));
-          if (state && now) state.replaceChildren(...now.childNodes);
-          say(note, 'The run is in progress; its output appears here.');
-          if (part.dataset.more !== undefined) wait = 0;
-          if (part.dataset.running === undefined && wait > 0) {
-            delete pre.dataset.running;
-            runIsOver(note);
-            followed = false;
-            return;
-          }
-        }
+        wait = showPart(pre, note, new DOMParser().parseFromString(await answer.text(), 'text/html'));
+        if (wait === undefined) { followed = false; return; }
       } else if (answer) {
+        say(note, `The server answered ${answer.status}; trying again.`);
         wait = 5 * FOLLOW_MS;
       }
     } catch {
@@ -61,16 +96,18 @@
     setTimeout(followOutput, wait);
   }
 
-  function runIsOver(note) {
-    if (!isBusy()) { refresh(true); return; }
+  /** Says so with a button, because the page may not renew itself: someone is at work in it, or the server does not answer. */
+  function runIsOver(note, more) {
     const button = document.createElement('button');
     button.type = 'button';
     button.textContent = 'Show how it ended';
     button.addEventListener('click', () => refresh());
-    note.replaceChildren('The run is over. ', button);
+    note.replaceChildren('The run is over. ', button, ...more);
+    if (!isBusy()) refresh(true);
   }
 
   function showElapsed() {
+    if (!updates.isOn) return;
     for (const one of document.querySelectorAll('[data-elapsed]')) {
       const seconds = Math.max(0, Math.trunc((now() - Date.parse(one.dataset.elapsed)) / 1000));
       if (Number.isNaN(seconds)) continue;

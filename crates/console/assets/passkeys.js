@@ -113,9 +113,11 @@ function offerSignIn(place) {
 
 /** What the passkey signs about a subject: exactly what the page shows, or nothing. */
 async function signedVerdict(page, shown, fields) {
-  const { statement, passkey } = await sendForm(`${page}/question`, fields);
+  // A blank reason is none, also in the statement.
+  const reason = fields.reason.trim() === '' ? '' : fields.reason;
+  const { statement, passkey } = await sendForm(`${page}/question`, { ...fields, reason });
   const isShown = statement.subjectDigest === shown.digest && statement.ruleDigest === shown.rule && statement.target === shown.target
-    && statement.decision === fields.decision && (statement.reason ?? '') === fields.reason;
+    && statement.decision === fields.decision && (statement.reason ?? '') === reason;
   if (!isShown) throw new Error('What would be signed is no longer what this page shows. Reload the page, and look at it again.');
   return JSON.stringify({ statement, ...(await proved(passkey, [passkey.credentialId])) });
 }

@@ -138,6 +138,7 @@ impl PageFrame<'_> {
                         @if let Some(robot) = &viewer.robot { p { "Restricted to the robot " code { (line(robot)) } } }
                         p { button type="button" .quiet data-times="" hidden { "Show times in UTC" } }
                         p { button type="button" .quiet data-shortcuts="" hidden { "Turn keyboard shortcuts off" } }
+                        p { button type="button" .quiet data-updates="" hidden { "Pause updates" } }
                         form action="/sign-out" method="post" {
                             input type="hidden" name="form" value=(viewer.form_token);
                             button type="submit" .quiet { "Sign out" }

@@ -112,7 +112,7 @@ fn change(page: &mut Page, record: &HeldChangeRecord, statement: &VerdictStateme
         Some(diff) => {
             page.line("  diff");
             // All of it: what is signed is what was seen.
-            diff.lines().for_each(|line| page.line(&format!("{GUTTER}{line}")));
+            diff.split_terminator('\n').for_each(|line| page.line(&format!("{GUTTER}{line}")));
         }
         None => page.line(
             "  diff     too large for the ledger; read it with `crealeph work diff` where the workspace is",

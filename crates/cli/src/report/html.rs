@@ -96,7 +96,7 @@ fn diff(text: &str) -> Markup {
         }
     };
     markup! {
-        @for line in text.lines() {
+        @for line in text.split_terminator('\n') {
             @let shown = Shown::block(line).to_string();
             @match kind(line) {
                 Some(kind) => span class=(kind) { (shown) },

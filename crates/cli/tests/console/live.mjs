@@ -41,6 +41,15 @@ async function signInAgain(page) {
   return tab;
 }
 
+/** Chooses something in the menu, and leaves it. */
+async function choose(page, name) {
+  await page.locator('.who summary').click();
+  await page.getByRole('button', { name }).click();
+  await page.locator('.who summary').click();
+  await page.evaluate(() => document.activeElement.blur());
+  await page.mouse.move(2, 2);
+}
+
 await tell({
   'two browsers show what is new, without being asked': async (visitor) => {
     const [one, other] = [await enter(visitor), await enter(visitor)];
@@ -95,6 +104,8 @@ await tell({
 
   'the tab that reads the stream may close, and nothing is missed': async (visitor) => {
     const first = await enter(visitor);
+    // The page of the inbox may request its stream late.
+    await first.goto('about:blank');
     const streams = [];
     first.context().on('request', (request) => { if (request.url().includes('/v1/events')) streams.push(request.url()); });
     await Promise.all([first.waitForRequest(/\/v1\/events/), go(first, '/robots')]);
@@ -103,11 +114,11 @@ await tell({
     await second.bringToFront();
     await append('shop-17', 'tab-one');
     await shows(second, 'tab-one');
-    assert.equal(streams.length, 1, 'tabs share one stream');
+    assert.equal(streams.length, 1, `tabs share one stream: ${streams.join(' ')}`);
     await first.close();
     await append('shop-17', 'tab-two');
     await shows(second, 'tab-two');
-    assert.equal(streams.length, 2);
+    assert.equal(streams.length, 2, `the other tab has its own: ${streams.join(' ')}`);
     assert.match(streams[1], /payload=none&after=\d+$/, 'the other tab goes on from where it was');
   },
 
@@ -246,27 +257,47 @@ await tell({
   'single keys can be turned off': async (visitor) => {
     const page = await enter(visitor);
     await go(page, '/robots');
-    const toggle = async (name) => {
-      await page.locator('.who summary').click();
-      await page.getByRole('button', { name }).click();
-      await page.locator('.who summary').click();
-      await page.evaluate(() => document.activeElement.blur());
-    };
     const keys = page.getByText('Keys: / search');
     assert.ok(await keys.isVisible());
-    await toggle('Turn keyboard shortcuts off');
+    await choose(page, 'Turn keyboard shortcuts off');
     assert.ok(await keys.isHidden(), 'keys that do nothing are not named');
     for (const key of ['?', 'g', 'l']) await page.keyboard.press(key);
     assert.equal(await page.getByRole('dialog').count(), 0);
     await page.reload();
     await page.keyboard.press('?');
     assert.equal(await page.getByRole('dialog').count(), 0, 'it is remembered');
-    await toggle('Turn keyboard shortcuts on');
+    await choose(page, 'Turn keyboard shortcuts on');
     await page.keyboard.press('?');
     await page.getByRole('dialog').waitFor();
     // Keys are not for the page while the dialog is open.
     await page.keyboard.press('g');
     await page.keyboard.press('l');
     assert.match(page.url(), /\/robots$/);
+  },
+
+  'updates can be paused': async (visitor) => {
+    const page = await enter(visitor);
+    await go(page, '/ledger');
+    await choose(page, 'Pause updates');
+    await append('shop-17', 'paused-one');
+    await bar(page).getByText('1 new entry.').waitFor();
+    await pause(RENEW_MS + 1500);
+    assert.ok(!(await page.locator('main').innerText()).includes('paused-one'), 'nothing is shown unasked');
+    await bar(page).getByRole('button', { name: 'Show' }).click();
+    await shows(page, 'paused-one');
+    await page.reload();
+    await append('shop-17', 'paused-two');
+    await bar(page).getByText('1 new entry.').waitFor();
+    await pause(RENEW_MS + 1500);
+    assert.ok(!(await page.locator('main').innerText()).includes('paused-two'), 'it is remembered');
+    await choose(page, 'Resume updates');
+    await shows(page, 'paused-two');
+    await append('shop-17', 'paused-three');
+    await shows(page, 'paused-three');
+    const still = await visitor.page({ javaScriptEnabled: false });
+    await still.context().addCookies(await page.context().cookies());
+    await go(still, '/ledger');
+    await still.locator('.who summary').click();
+    assert.deepEqual(await still.locator('.menu button:visible').allInnerTexts(), ['Sign out']);
   },
 });

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -267,4 +267,48 @@ fn people_watch_compare_and_undo_in_a_browser() {
     );
     assert!(child.wait().unwrap().success());
     assert_eq!(world.read("a.txt"), "one\ntwo\nthree\nfour\n", "the last one was undone");
+}
+
+#[test]
+fn the_page_of_a_run_follows_it_until_it_is_decided() {
+    let (gate, verdict) = (Gate::new(), Gate::new());
+    let world = World::with(&gate.agents());
+    let server = Server::start(&world);
+    // Enough to scroll, and then more than a page keeps.
+    let wait = gate.wait();
+    let script = format!("seq 1 100; {wait}; seq 101 14000; {wait}; echo c > c.txt");
+    let path = world.items(&[item("followed", &script)]);
+    let mut child = world
+        .command(&["work", "run", &path, "--hold"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let reader = server.key("local", &["--role", "reader"]);
+    let open = || server.client.get("/v1/work/runs/open", &reader).json()["runs"].clone();
+    wait_until("the run to be listed", || open()[0]["status"] == "running");
+    let run = open()[0]["run"].as_str().unwrap().to_owned();
+    let link = server.link("reader");
+    let pipe = |gate: &Gate| gate.wait().trim_start_matches("cat ").to_owned();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The story says when.
+            let asked = Command::new("timeout").args(["180", "sh", "-c", &verdict.wait()]).status().unwrap();
+            if asked.success() {
+                let rejected = ran(&world.crealeph(&["work", "reject", &run, "--reason", "no"]));
+                assert_eq!(rejected.code, 0, "{}", rejected.stderr);
+            }
+        });
+        tell(
+            "following.mjs",
+            &[
+                ("CREALEPH_URL", &server.url),
+                ("CREALEPH_LINK", &link),
+                ("CREALEPH_RUN", &run),
+                ("CREALEPH_GATE", &pipe(&gate)),
+                ("CREALEPH_VERDICT", &pipe(&verdict)),
+            ],
+        );
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(3), "its change was held");
 }

@@ -48,6 +48,7 @@ async function decideSeveral(visitor, page) {
   await assertAccessible(page);
   await assertFits(page, 360);
   await screenshot(page, 'several');
+  await page.locator('.decide input[name="reason"]').fill(' ');
   // The second question is about something else than what is shown.
   await page.route(`**/${order[1]}/question`, async (route) => {
     const answer = await route.fetch();
@@ -177,6 +178,8 @@ await tell({
     await assertAccessible(page);
     await assertFits(page, 360);
     await screenshot(page, 'passkey-decide');
+    // A blank reason is none.
+    await page.locator('.decide input[name="reason"]').fill('   ');
     await page.getByRole('button', { name: 'Approve' }).click();
     await page.getByText('landed', { exact: true }).waitFor();
 
