@@ -380,7 +380,10 @@ fn open_own(folder: &Path) -> Result<Option<Opened>, OwnershipError> {
         Ok(opened) => opened,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP | Errno::NOTDIR) => {
-            return Err(OwnershipError::Odd { path: folder.to_owned(), what: "a link, or something other than a folder" });
+            return Err(OwnershipError::Odd {
+                path: folder.to_owned(),
+                what: "a link, or something other than a folder",
+            });
         }
         Err(Errno::ACCESS) => {
             let metadata = fs::symlink_metadata(folder).map_err(failed("read", folder))?;

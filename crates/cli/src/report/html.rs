@@ -151,7 +151,7 @@ mod tests {
                 Block::Table { head: vec!["A"], rows: vec![vec![vec![text(foreign)]]] },
                 Block::Quote {
                     title: foreign.to_owned(),
-                    text: format!("@@ -1 +1 @@\n-old\n+{foreign}\n"),
+                    text: format!("@@ -1 +1 @@\n-old\n+old\r\n+{foreign}\n"),
                     kind: QuoteKind::Diff,
                 },
                 Block::Quote { title: "t".to_owned(), text: foreign.to_owned(), kind: QuoteKind::Text },
@@ -161,6 +161,7 @@ mod tests {
         assert!(!page.contains(['\u{202e}', '\u{1b}']), "{page}");
         assert_eq!(page.matches("</pre>").count(), 2);
         assert!(page.contains("<span class=\"del\">-old</span>\n"), "{page}");
+        assert!(page.contains("<span class=\"add\">+old\\r</span>\n"), "{page}");
         assert!(page.contains("<span class=\"add\">+&lt;/pre&gt;&lt;script"), "{page}");
         assert!(page.contains("&amp;amp;"), "{page}");
         for word in ["href", "src=", "url(", "@import", "<link"] {

@@ -79,8 +79,10 @@ fn forge(scratch: &Scratch, export: &str) {
     scratch.write("cut.jsonl", &format!("{}\n", lines[..lines.len() - 2].join("\n")));
     let proof = scratch.read("proof.json");
     scratch.write("forged-proof.json", &proof.replacen("hacked", "harmed", 1));
-    let (code, _, _) = scratch
-        .run(&["ledger", "verify", "good.jsonl", "--key", "saved.key", "--checkpoint", "saved.checkpoint"], "");
+    let (code, _, _) = scratch.run(
+        &["ledger", "verify", "good.jsonl", "--key", "saved.key", "--checkpoint", "saved.checkpoint"],
+        "",
+    );
     assert_eq!(code, 0);
     for forged in ["forged.jsonl", "long.jsonl", "cut.jsonl"] {
         let (code, said, _) = scratch.run(&["ledger", "verify", forged, "--key", "saved.key", "--json"], "");
