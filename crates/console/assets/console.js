@@ -352,11 +352,24 @@ function readStream() {
       lost(JSON.parse(event.data).code === 'key_ended' ? SIGNED_OUT : 'Live updates stopped.');
       close();
     });
-    events.addEventListener('error', () => {
-      if (events.readyState === EventSource.CLOSED) { lost('Live updates stopped.'); close(); }
-      else grace ||= setTimeout(() => lost('Live updates stopped.'), GRACE_MS);
+    events.addEventListener('error', async () => {
+      if (events.readyState !== EventSource.CLOSED) {
+        grace ||= setTimeout(() => lost('Live updates stopped.'), GRACE_MS);
+        return;
+      }
+      lost(await hasSessionEnded() ? SIGNED_OUT : 'Live updates stopped.');
+      close();
     });
   });
+}
+
+/** Whether this page leads to the sign-in page now. A stream that is refused does not say why. */
+async function hasSessionEnded() {
+  try {
+    return (await fetch(location.href, { method: 'HEAD', redirect: 'manual', headers: { accept: 'text/html' } })).type === 'opaqueredirect';
+  } catch {
+    return false;
+  }
 }
 
 // With locks, one tab reads the stream for all of its session, whatever it shows; without, each page that is live reads its own.

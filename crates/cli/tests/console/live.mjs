@@ -195,6 +195,8 @@ await tell({
   'a session that ends elsewhere is said': async (visitor) => {
     const page = await enter(visitor);
     await go(page, '/ledger');
+    await append('shop-17', 'before-the-end');
+    await shows(page, 'before-the-end');
     const form = await page.locator('input[name="form"]').first().inputValue();
     const left = await page.request.post(new URL('/sign-out', base).href, { form: { form }, headers: { origin: new URL(base).origin } });
     assert.equal(left.status(), 200);
@@ -203,9 +205,22 @@ await tell({
     await page.waitForURL(/\/sign-in\?next=%2Fledger$/);
   },
 
+  'a session that ended while the stream was lost is said too': async (visitor) => {
+    visitor.allowErrors(/status of 503/);
+    const page = await enter(visitor);
+    await page.route('**/v1/events?*', (route) => route.fulfill({ status: 503, body: '' }));
+    await go(page, '/ledger');
+    await bar(page).getByText('Live updates stopped.').waitFor();
+    const form = await page.locator('input[name="form"]').first().inputValue();
+    await page.request.post(new URL('/sign-out', base).href, { form: { form }, headers: { origin: new URL(base).origin } });
+    await bar(page).getByText('You are signed out.').waitFor();
+  },
+
   'tabs of a session that ended say so until they are loaded again, also if someone signs in elsewhere': async (visitor) => {
     const first = await enter(visitor);
     await go(first, '/ledger');
+    await append('shop-17', 'again-zero');
+    await shows(first, 'again-zero');
     const second = await first.context().newPage();
     await go(second, '/robots');
     const third = await signInAgain(first);

@@ -118,5 +118,5 @@ fn people_see_and_decide_in_a_browser() {
     demo.retry_a_blocked_execution();
     stories("attempts.mjs", &["reader"]);
     let again = ["reader", "operator"];
-    stories("live.mjs", &[&["reader"; 9][..], &again, &again, &["reader"; 3]].concat());
+    stories("live.mjs", &[&["reader"; 10][..], &again, &again, &["reader"; 3]].concat());
 }
