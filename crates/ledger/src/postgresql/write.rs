@@ -226,10 +226,11 @@ fn lookups(head: &Head, needs: &NeededEntries) -> Vec<Lookup> {
     if !needs.events.is_empty() {
         let column = |of: fn(&EventIdentity) -> &str| texts(needs.events.iter().map(of));
         let attempts: Vec<i64> = needs.events.iter().map(|event| event.attempt as i64).collect();
+        // A table that was never analysed would be searched by the index of the state, through all events that are in it.
         let sql = format!(
             "SELECT {} FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS w (execution, robot, \
              attempt, state) CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution \
-             AND robot = w.robot AND attempt = w.attempt AND state = w.state AND attempt IS NOT NULL LIMIT 1) e",
+             AND robot = w.robot AND attempt = w.attempt AND state || '' = w.state AND attempt IS NOT NULL LIMIT 1) e",
             CURRENT.entry
         );
         let (executions, robots) = (column(|event| &event.execution), column(|event| &event.robot));
