@@ -123,7 +123,7 @@ fn writes_to_git_are_discarded_and_reported() {
 /// A file or link that a run leaves, and the denial.
 #[test]
 fn paths_that_outside_programs_read_as_their_own_are_denied() {
-    let written: [(&str, &str); 20] = [
+    let written: [(&str, &str); 21] = [
         (".git/config", ".git/config"),
         (".git/hooks/pre-commit", ".git/hooks/pre-commit"),
         ("sub/.git", "sub/.git"),
@@ -141,6 +141,7 @@ fn paths_that_outside_programs_read_as_their_own_are_denied() {
         ("GITMOD~1", "GITMOD~1 (it may be read as `.gitmodules`)"),
         ("bare/HEAD", "bare/HEAD (git would take `bare` for a bare repository)"),
         ("almost/refs/x", "almost/refs/x (git would take `almost` for a bare repository)"),
+        ("ignored/refs/x", "ignored/refs/x (git would take `ignored` for a bare repository)"),
         ("common/head", "common/head (git would take `common` for a bare repository)"),
         ("real/config", "real/config"),
         ("real/hooks/x", "real/hooks/x"),
@@ -153,9 +154,12 @@ fn paths_that_outside_programs_read_as_their_own_are_denied() {
         ("almost/HEAD", "1"),
         ("common/commondir", "../bare"),
         ("real/HEAD", "ref: refs/heads/main\n"),
-        (".gitignore", "built\n"),
+        ("ignored/HEAD", "1"),
+        (".gitignore", "built\nHEAD\n!/almost/HEAD\n!/bare/HEAD\n!/real/HEAD\n"),
     ]);
-    std::fs::create_dir(place.at("almost/objects")).unwrap();
+    for folder in ["almost/objects", "ignored/objects", "folder/HEAD", "folder/objects"] {
+        std::fs::create_dir_all(place.at(folder)).unwrap();
+    }
     std::fs::create_dir(place.at(".git")).unwrap();
     for (path, reason) in written {
         if path.starts_with("real/") {
@@ -169,6 +173,8 @@ fn paths_that_outside_programs_read_as_their_own_are_denied() {
             std::fs::create_dir(place.at(".git")).unwrap();
         }
     }
+    // An ignored folder called HEAD makes no repository.
+    captured(&place, |view| view.place.write("folder/refs/x", "fine")).unwrap();
     let built = captured(&place, |view| view.place.write("built/dependency/.git/HEAD", "x")).unwrap();
     expect(&built, &[]);
 }
