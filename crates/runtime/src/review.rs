@@ -1,10 +1,13 @@
 //! Reviews of drafts (R14): which drafts are pending, and one verdict each, written with what follows from it in one
 //! transaction.
 
+use std::sync::Arc;
+
 use crate::approvals::{RejectedSubjects, UnsignedError, append_unsigned};
-use crate::builder::{BuildError, is_made_by_builder};
+use crate::builder::{BuildError, NamingRecords, is_made_by_builder};
 use crealeph_contracts::approval::LANDING;
 use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
+use crealeph_decision::builder::Record;
 use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::builder::review::{REVIEW, ReviewError, ReviewOpinion, review};
 use crealeph_ledger::{
@@ -142,13 +145,30 @@ pub fn waiting(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<(Vec<StoredEntry>, Option<Cursor>), VerdictError> {
+    let (drafts, next) = waiting_with_records(ledger, tenant, robot, cursor, limit)?;
+    Ok((drafts.into_iter().map(|(draft, _)| draft).collect(), next))
+}
+
+/// A draft, and the record of the attempt that made it.
+pub(crate) type RecordedDraft = (StoredEntry, Option<Arc<Record>>);
+
+/// The same with the record of each draft.
+pub(crate) fn waiting_with_records(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    robot: Option<&RobotId>,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<RecordedDraft>, Option<Cursor>), VerdictError> {
     let page = ledger.list(tenant, &waiting_filter(robot)?, Order::NewestFirst, cursor, limit)?;
     let rejected = RejectedSubjects::read(ledger, tenant)?;
+    let mut records = NamingRecords::new(ledger, tenant);
     let mut drafts = Vec::new();
     for draft in page.entries.into_iter().filter(|draft| !rejected.contains(&draft.id)) {
+        let record = records.of(&draft)?;
         // Under the first rules of a log anyone could write what looks like a draft.
-        if is_made_by_builder(ledger, tenant, &draft)? {
-            drafts.push(draft);
+        if record.is_some() || is_made_by_builder(ledger, tenant, &draft)? {
+            drafts.push((draft, record));
         }
     }
     Ok((drafts, page.next))

@@ -1,5 +1,7 @@
 //! A draft as a subject of approval: exactly what is shown, the evidence it is based on, and whether that is still the newest.
 
+use std::sync::Arc;
+
 use crealeph_contracts::actor::Actor;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
@@ -15,7 +17,7 @@ use crealeph_ledger::{Ledger, LedgerError, StoredEntry};
 use super::case::{Moment, SubjectBasis, SubjectCase, entries_about};
 use super::error::ApprovalError;
 use super::kept_history::HistoryReader;
-use crate::builder::{Scopes, execution, is_made_by_builder};
+use crate::builder::{NamingRecords, Scopes, is_made_by_builder};
 
 /// An entry that a draft is based on, the newest of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +42,13 @@ pub(super) fn draft_case(
 ) -> Result<SubjectCase, ApprovalError> {
     let entry = ledger.get(tenant, id)?.ok_or_else(|| ApprovalError::NoEntry(id.clone()))?;
     check_draft(&entry.to_entry())?;
-    if !is_made_by_builder(ledger, tenant, &entry)? {
+    let record = NamingRecords::new(ledger, tenant).of(&entry)?.map(Arc::unwrap_or_clone);
+    if record.is_none() && !is_made_by_builder(ledger, tenant, &entry)? {
         return Err(ApprovalError::NotTheBuilders(id.clone()));
     }
     if let Some(review) = ledger.get_by_key(tenant, &review_key(id)?)? {
         return Err(ApprovalError::Reviewed { draft: id.clone(), review: review.id });
     }
-    let record = record_of_draft(ledger, tenant, &entry)?;
     let scope = scopes.of(tenant, &entry.content.robot_id);
     let rules = &scope.coherence;
     let reader = HistoryReader::new(ledger, tenant);
@@ -105,17 +107,4 @@ fn evidence_of(newest: &Newest, is_fresh: impl Fn(Instant) -> bool) -> Vec<Evide
     let used =
         reached.map(|(kind, EntryPosition { seq, at })| Evidence { kind, seq, at, is_fresh: is_fresh(at) });
     used.collect()
-}
-
-/// The record of the attempt that made a draft.
-pub(super) fn record_of_draft(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    draft: &StoredEntry,
-) -> Result<Option<Record>, ApprovalError> {
-    let Some(id) = &draft.content.execution_id else { return Ok(None) };
-    let Some(found) = execution(ledger, tenant, Some(&draft.content.robot_id), id)? else { return Ok(None) };
-    let records = found.records.into_iter().map(|(_, record)| record);
-    let mut named = records.filter(|record| record.names(&draft.id, draft.content.kind.as_str()));
-    Ok(named.next())
 }

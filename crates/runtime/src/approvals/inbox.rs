@@ -13,13 +13,13 @@ use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, Seq, StoredEnt
 use super::approver::Approver;
 use super::case::SubjectReader;
 use super::change::{WORK, change_of, change_subject};
-use super::draft::{record_of_draft, subject_of};
+use super::draft::subject_of;
 use super::error::ApprovalError;
 use super::history::ApprovalHistory;
 use super::kept_history::{DecidedDraft, DecidedDrafts, is_kept};
 use crate::builder::Scopes;
 use crate::entries::{NewestPage, merged_newest};
-use crate::review::waiting;
+use crate::review::waiting_with_records;
 use crate::work::receipt::RUN_RECEIPT;
 
 /// How many pages of what waits are read for a page of what waits for one person.
@@ -138,10 +138,10 @@ impl<'r> InboxReader<'r> {
         limit: usize,
     ) -> Result<ItemPage, ApprovalError> {
         let InboxReader { ledger, tenant, scopes, .. } = self;
-        let (drafts, next) = waiting(ledger, tenant, robot, cursor, limit)?;
+        let (drafts, next) = waiting_with_records(ledger, tenant, robot, cursor, limit)?;
         let mut robots: BTreeMap<RobotId, NewestEntries> = BTreeMap::new();
         let mut items = Vec::new();
-        for entry in drafts {
+        for (entry, record) in drafts {
             let robot = entry.content.robot_id.clone();
             let rules = &scopes.of(tenant, &robot).coherence;
             if !robots.contains_key(&robot)
@@ -151,8 +151,7 @@ impl<'r> InboxReader<'r> {
             }
             let newest = ledger.view(tenant, |view| view.entry_with_reach(&entry.id))?.flatten();
             let (Some(known), Some(newest)) = (robots.get(&robot), newest) else { continue };
-            let record = record_of_draft(ledger, tenant, &entry)?;
-            let subject = subject_of(&entry, record.as_ref(), &newest, known, rules);
+            let subject = subject_of(&entry, record.as_deref(), &newest, known, rules);
             items.extend(self.item(entry, subject, None)?);
         }
         Ok((items, next))

@@ -10,10 +10,10 @@ use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_ledger::{Filter, Ledger, Order, StoredEntry};
 
 use super::change::WORK;
-use super::draft::{objective_of, record_of_draft};
+use super::draft::objective_of;
 use super::error::ApprovalError;
 use super::history::rules_in_force;
-use crate::builder::is_made_by_builder;
+use crate::builder::{NamingRecords, is_made_by_builder};
 use crate::work::receipt::RUN_RECEIPT;
 
 /// What a draft or a change of the past needs under rules.
@@ -50,11 +50,13 @@ pub fn ruled_subjects(
     };
     let drafts =
         Filter { module: Some(Name::from(BUILDER)), state: Some(Name::parse("draft")?), ..Filter::default() };
+    let mut records = NamingRecords::new(ledger, tenant);
     let mut subjects = newest(ledger, tenant, &drafts, limit.saturating_add(1), |entry| {
-        if !is_made_by_builder(ledger, tenant, &entry)? {
+        let record = records.of(&entry)?;
+        if record.is_none() && !is_made_by_builder(ledger, tenant, &entry)? {
             return Ok(None);
         }
-        let objective = record_of_draft(ledger, tenant, &entry)?.as_ref().and_then(objective_of);
+        let objective = record.as_deref().and_then(objective_of);
         Ok(Some(ruled(entry, None, SubjectClass::draft(objective))))
     })?;
     let runs = Filter {
@@ -82,7 +84,7 @@ fn newest(
     tenant: &TenantId,
     filter: &Filter,
     limit: usize,
-    read: impl Fn(StoredEntry) -> Result<Option<RuledSubject>, ApprovalError>,
+    mut read: impl FnMut(StoredEntry) -> Result<Option<RuledSubject>, ApprovalError>,
 ) -> Result<Vec<RuledSubject>, ApprovalError> {
     let page_entries = limit.min(ledger.limits().page_entries);
     let (mut found, mut cursor) = (Vec::new(), None);

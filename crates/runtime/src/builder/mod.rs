@@ -33,7 +33,7 @@ pub use crealeph_sandbox::Cancel;
 use flight::{Flights, Ticket};
 use held::HeldExecution;
 use recorded::Seen;
-pub use recorded::{Execution, execution, is_made_by_builder, record_of, replay, snapshot_of};
+pub use recorded::{Execution, NamingRecords, execution, is_made_by_builder, record_of, replay, snapshot_of};
 pub use report::{CheckReport, ReplayList, ReplayReport, execution_json, execution_of_record, reasons_json};
 pub use settings::{Scopes, Settings};
 use tracing::{debug, info_span};

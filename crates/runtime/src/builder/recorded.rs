@@ -1,6 +1,8 @@
 //! What the ledger has of executions: the newest event, the record of an attempt, and whether a recorded decision
 //! follows from the ledger as it was then.
 
+use std::sync::Arc;
+
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::execution_record::RecordedArtifact;
 use crealeph_contracts::json::Node;
@@ -294,7 +296,8 @@ pub fn is_made_by_builder(
     tenant: &TenantId,
     entry: &StoredEntry,
 ) -> Result<bool, BuildError> {
-    if is_named_by_record(ledger, tenant, entry)? {
+    let mut records = NamingRecords::new(ledger, tenant);
+    if records.of(entry)?.is_some() {
         return Ok(true);
     }
     let Some(key) = &entry.content.key else { return Ok(false) };
@@ -302,39 +305,88 @@ pub fn is_made_by_builder(
         if approved_key(id)? == *key
             && let Some(draft) = ledger.get(tenant, id)?
         {
-            return is_named_by_record(ledger, tenant, &draft);
+            return Ok(records.of(&draft)?.is_some());
         }
     }
     Ok(false)
 }
 
-fn is_named_by_record(ledger: &Ledger, tenant: &TenantId, entry: &StoredEntry) -> Result<bool, BuildError> {
-    let content = &entry.content;
-    let Some(execution_id) = content.execution_id.clone() else { return Ok(false) };
-    if content.module.as_str() != BUILDER.as_str() {
-        return Ok(false);
+/// Finds the record that names an entry of the Builder. The drafts of an attempt follow each other in lists, so the last record is
+/// kept for the next one.
+pub struct NamingRecords<'l> {
+    ledger: &'l Ledger,
+    tenant: &'l TenantId,
+    last: Option<LoggedRecord>,
+}
+
+/// The record of an attempt, and where it is in the log.
+struct LoggedRecord {
+    seq: Seq,
+    robot_id: RobotId,
+    execution_id: ExecutionId,
+    record: Arc<Record>,
+}
+
+impl LoggedRecord {
+    /// Whether it names an entry. What is in the log after the record was not written with it.
+    fn names(&self, entry: &StoredEntry) -> bool {
+        let content = &entry.content;
+        content.module.as_str() == BUILDER.as_str()
+            && content.robot_id == self.robot_id
+            && content.execution_id.as_ref() == Some(&self.execution_id)
+            && self.seq > entry.seq
+            && self.record.names(&entry.id, content.kind.as_str())
     }
-    let filter = Filter {
-        robot_id: Some(content.robot_id.clone()),
-        kind: Some(Name::from(EXECUTION_RECORD)),
-        execution_id: Some(execution_id),
-        ..Filter::default()
-    };
-    let mut cursor = None;
-    loop {
-        let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, PAGE_ENTRIES)?;
-        for record in &page.entries {
-            // What is in the log after the record was not written with it.
-            if record.seq > entry.seq
-                && let Some(record) = Record::read(&record.content.payload)
-                && record.names(&entry.id, content.kind.as_str())
-            {
-                return Ok(true);
-            }
+}
+
+impl<'l> NamingRecords<'l> {
+    /// Those of a tenant.
+    pub fn new(ledger: &'l Ledger, tenant: &'l TenantId) -> Self {
+        NamingRecords { ledger, tenant, last: None }
+    }
+
+    /// The record that names an entry; `None` if none does, and then the Builder did not write it.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn of(&mut self, entry: &StoredEntry) -> Result<Option<Arc<Record>>, BuildError> {
+        if !self.last.as_ref().is_some_and(|last| last.names(entry)) {
+            self.last = self.find(entry)?;
         }
-        cursor = page.next;
-        if cursor.is_none() {
-            return Ok(false);
+        Ok(self.last.as_ref().map(|last| Arc::clone(&last.record)))
+    }
+
+    fn find(&self, entry: &StoredEntry) -> Result<Option<LoggedRecord>, BuildError> {
+        let content = &entry.content;
+        let Some(execution_id) = &content.execution_id else { return Ok(None) };
+        if content.module.as_str() != BUILDER.as_str() {
+            return Ok(None);
+        }
+        let filter = Filter {
+            robot_id: Some(content.robot_id.clone()),
+            kind: Some(Name::from(EXECUTION_RECORD)),
+            execution_id: Some(execution_id.clone()),
+            ..Filter::default()
+        };
+        let mut cursor = None;
+        loop {
+            let page = self.ledger.list(self.tenant, &filter, Order::NewestFirst, cursor, PAGE_ENTRIES)?;
+            for found in page.entries {
+                let Some(record) = Record::read(&found.content.payload) else { continue };
+                let found = LoggedRecord {
+                    seq: found.seq,
+                    robot_id: content.robot_id.clone(),
+                    execution_id: execution_id.clone(),
+                    record: Arc::new(record),
+                };
+                if found.names(entry) {
+                    return Ok(Some(found));
+                }
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(None);
+            }
         }
     }
 }
