@@ -76,4 +76,15 @@ mod tests {
             assert_eq!(stated(&bad), None, "{bad}");
         }
     }
+
+    #[test]
+    fn a_proof_states_its_index_its_path_and_the_checkpoint_that_it_leads_to() {
+        let (root, left, right) = (Sha256::of(b"root"), Sha256::of(b"left"), Sha256::of(b"right"));
+        let note = "log\n7\nAAAA\n\n\u{2014} log AAAA\n".to_owned();
+        let checkpoint = SignedCheckpoint { origin: "log".to_owned(), size: 7, root, note: note.clone() };
+        let [first, second] = [left, right].map(|hash| STANDARD.encode(hash.as_bytes()));
+        let text = proof_text(3, &[left, right], &checkpoint);
+        assert_eq!(text, format!("c2sp.org/tlog-proof@v1\nindex 3\n{first}\n{second}\n\n{note}"));
+        assert_eq!(proof_text(0, &[], &checkpoint), format!("c2sp.org/tlog-proof@v1\nindex 0\n\n{note}"));
+    }
 }

@@ -219,12 +219,13 @@ fn release_with_append(fixture: &dyn Fixture) {
 fn heartbeat(fixture: &dyn Fixture) {
     let place = fixture.place();
     let (ledger, other) = (place.init(), place.open());
-    let lease = take(&ledger, "first", Duration::from_secs(2));
+    let lease = take(&ledger, "first", Duration::from_secs(8));
     let heart = ledger.keep_lease(&lease).unwrap();
     let mut ends = BTreeSet::new();
     let start = Instant::now();
     while ends.len() < 3 && start.elapsed() < PATIENCE {
         let holder = other.lease_holder(&local(), &name("work")).unwrap();
+        assert!(holder.is_some(), "it ended before it was renewed");
         ends.extend(holder.filter(|holder| holder.token == lease.token()).map(|holder| holder.until.get()));
         std::thread::sleep(SHORT);
     }
