@@ -261,7 +261,7 @@ fn a_rejection_ends_a_change_and_a_receipt_names_who_signed() {
     signing.refused(&["approve", &run, "--yes", "--sign-with", &key], "rejected already");
     assert_eq!(signing.0.read("a.txt"), "one\ntwo\nthree\n");
     let run = signing.held("v", "printf 'y\\r\\n' >> a.txt", json!({}));
-    // A change of line endings is shown to whoever signs it.
+    // A change of line endings is shown to anyone who signs it.
     let (key, statement) = (format!("{}.pub", signing.key("ben")), signing.outside("shown.json"));
     let shown = signing.run(&["approve", &run, "--sign-with", &key, "--write-statement", &statement]);
     assert!(text(&shown.stderr).contains("+y\\r\n"), "{}", text(&shown.stderr));
