@@ -1,6 +1,6 @@
 //! Where a run comes from, for its statement: the agent's program with its digest and version, and the account that started it. Owns
-//! finding these out. What cannot be found is left out; only secrets that
-//! cannot be redacted from what the agent's program prints keep a run from starting.
+//! finding these out. What cannot be found is left out; only secrets that cannot be redacted from what the agent's program prints keep
+//! a run from starting.
 
 use std::fs::File;
 use std::io::Read as _;
